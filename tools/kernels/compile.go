@@ -1,0 +1,195 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ternvk/tern/spirv"
+)
+
+// compiler turns shaders into words and remembers in a folder of stamps what it
+// has already done.
+type compiler struct {
+	glslDir  string
+	glslc    string
+	val      string // spirv-val, "" to skip
+	version  string // first lines of glslc --version
+	stamps   string // folder, "" to compile always
+	fallback string // folder of committed words for shaders that glslc rejects, "" for none
+	logf     func(format string, args ...any)
+}
+
+// glslcVersion returns the lines of glslc --version that name programs and versions.
+func glslcVersion(glslc string) (string, error) {
+	out, err := exec.Command(glslc, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", glslc, describe(err))
+	}
+	text, _, _ := strings.Cut(string(out), "\n\n")
+	return strings.TrimSpace(text), nil
+}
+
+// compileAll compiles every kernel into dir, several at a time, and fills in
+// Hash and Info. The errors of all kernels are joined.
+func (c *compiler) compileAll(kernels []*spirv.Kernel, dir string, jobs int) error {
+	if jobs <= 0 {
+		jobs = runtime.NumCPU()
+	}
+	errs := make([]error, len(kernels))
+	slots := make(chan struct{}, jobs)
+	var wg sync.WaitGroup
+	for i, k := range kernels {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := c.one(k, filepath.Join(dir, k.Name+".spv")); err != nil {
+				errs[i] = fmt.Errorf("kernel %s: %w", k.Name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// one compiles, validates and reflects a kernel.
+func (c *compiler) one(k *spirv.Kernel, out string) error {
+	args := []string{"-O", "--target-env=" + k.Env, "-fshader-stage=compute", "-I", filepath.Join(c.glslDir, "lib")}
+	for _, d := range k.Defines {
+		args = append(args, "-D"+d)
+	}
+	source := filepath.Join(c.glslDir, k.Source+".comp")
+	key, err := c.key(source, args)
+	if err != nil {
+		return err
+	}
+	stamp := filepath.Join(c.stamps, k.Name+".stamp")
+	if c.stamps != "" {
+		if data, err := os.ReadFile(out); err == nil && stampText(key, data) == read(stamp) {
+			return c.describe(k, data)
+		}
+	}
+	data, err := c.run(args, source, k)
+	if err != nil {
+		return err
+	}
+	if err := c.describe(k, data); err != nil {
+		return err
+	}
+	if err := writeFile(out, data); err != nil {
+		return err
+	}
+	if c.stamps == "" {
+		return nil
+	}
+	return writeFile(stamp, []byte(stampText(key, data)))
+}
+
+func stampText(key string, words []byte) string {
+	sum := sha256.Sum256(words)
+	return key + " " + hex.EncodeToString(sum[:]) + "\n"
+}
+
+// run calls glslc and spirv-val and returns the bytes of the .spv file.
+func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "kernel")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, k.Name+".spv")
+	if text, err := exec.Command(c.glslc, append(args, "-o", out, source)...).CombinedOutput(); err != nil {
+		if committed := filepath.Join(c.fallback, k.Name+".spv"); c.fallback != "" {
+			if data, readErr := os.ReadFile(committed); readErr == nil {
+				c.logf("kernel %s: this glslc cannot compile it, taking %s", k.Name, committed)
+				return data, nil
+			}
+		}
+		return nil, fmt.Errorf("%w\n%s", describe(err), text)
+	}
+	if c.val != "" {
+		if text, err := exec.Command(c.val, "--target-env", k.Env, out).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", c.val, describe(err), text)
+		}
+	}
+	return os.ReadFile(out)
+}
+
+// describe fills in what the words say, and checks them.
+func (c *compiler) describe(k *spirv.Kernel, data []byte) error {
+	words, err := spirv.WordsOf(data)
+	if err != nil {
+		return err
+	}
+	info, err := spirv.Reflect(words)
+	if err != nil {
+		return err
+	}
+	k.Info = *info
+	k.Hash = spirv.HashWords(words)
+	if k.Class == spirv.ClassExact {
+		return spirv.LintExact(words, k.Allow)
+	}
+	return nil
+}
+
+// key is a hash of everything that the words depend on.
+func (c *compiler) key(source string, args []string) (string, error) {
+	files := []string{source}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%q\n%v\n", c.version, args, c.val != "")
+	for i := 0; i < len(files); i++ {
+		data, err := os.ReadFile(files[i])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n", filepath.Base(files[i]), len(data))
+		h.Write(data)
+		for _, name := range includes(data) {
+			for _, dir := range []string{filepath.Dir(files[i]), filepath.Join(c.glslDir, "lib")} {
+				file := filepath.Join(dir, name)
+				if _, err := os.Stat(file); err == nil {
+					if !slices.Contains(files, file) {
+						files = append(files, file)
+					}
+					break
+				}
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+var includeRule = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]`)
+
+func includes(source []byte) []string {
+	var names []string
+	for _, m := range includeRule.FindAllSubmatch(source, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
+
+// read returns a file's text, "" when it cannot be read.
+func read(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
+
+// describe adds what a failed program wrote to its standard error.
+func describe(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}
