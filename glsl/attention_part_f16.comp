@@ -1,0 +1,30 @@
+#version 450
+#include "tern.glsl"
+#include "cache.glsl"
+// Attention over one chunk each: runtime/ref/attention.go
+layout(local_size_x = LOCAL) in;
+layout(constant_id = 3) const uint SHARE = 1u;
+layout(binding = 0) readonly buffer Q { float q[]; };
+layout(binding = 1) readonly buffer Cache { uint cache[]; };
+layout(binding = 2) readonly buffer Batch { uint batch[]; };
+layout(binding = 3) writeonly buffer Y { float y[]; };
+layout(push_constant) uniform P { uint chunks, q_stride, positions, tables, v_base; };
+#include "chunk.glsl"
+
+void main() {
+    uint c = group_x(), t = gl_WorkGroupID.y / KV_HEADS, head = gl_WorkGroupID.y % KV_HEADS, lane = gl_LocalInvocationIndex;
+    uint heads = KV_HEADS * SHARE, count = batch[positions + t] + 1u;
+    if (c * PAGE >= count) return;
+    uint page = batch[batch[tables + t] + c], live = min(PAGE, count - c * PAGE);
+    for (uint g = 0u; g < SHARE; g++) {
+        uint h = head * SHARE + g, at = ((t * heads + h) * chunks + c) * (HEAD_DIM + 2u);
+        barrier();
+        for (uint d = lane; d < HEAD_DIM; d += LOCAL) q_row[d] = q[t * q_stride + h * HEAD_DIM + d];
+        Chunk part = chunk_scores(page, head, live);
+        for (uint d = lane; d < HEAD_DIM; d += LOCAL) y[at + d] = chunk_value(v_base, page, head, d, live);
+        if (lane == 0u) {
+            y[at + HEAD_DIM] = part.e;
+            y[at + HEAD_DIM + 1u] = tidy(part.l);
+        }
+    }
+}

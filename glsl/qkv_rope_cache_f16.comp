@@ -1,0 +1,61 @@
+#version 450
+#include "tern.glsl"
+#include "cache.glsl"
+// Norm and rope of q and k heads, k and v into the cache:
+// runtime/ref/qkv_rope_cache_f16.go
+layout(local_size_x = LOCAL) in;
+layout(binding = 0) buffer X { float x[]; };
+layout(binding = 1) writeonly buffer Cache { uint cache[]; };
+layout(binding = 2) buffer Batch { uint batch[]; };
+layout(binding = 3) readonly buffer Consts { float consts[]; };
+layout(push_constant) uniform P {
+    uint heads, positions, tables, v_base, q_norm, k_norm, rope;
+    float inv_dim, eps, q_scale;
+};
+
+shared float part[256];
+shared float row[256];
+
+void main() {
+    uint slot = group_x(), t = gl_WorkGroupID.y, lane = gl_LocalInvocationIndex;
+    uint at = (t * (heads + 2u * KV_HEADS) + slot) * HEAD_DIM, half_dim = HEAD_DIM / 2u;
+    uint pos = batch[positions + t];
+    bool is_q = slot < heads, is_v = slot >= heads + KV_HEADS;
+    if (is_v) {
+        for (uint i = lane; i < HEAD_DIM; i += LOCAL) row[i] = x[at + i];
+    } else {
+        for (uint i = lane; i < HEAD_DIM; i += LOCAL) {
+            float v = x[at + i];
+            row[i] = v;
+            part[i] = mul(v, v);
+        }
+        for (uint h = half_dim; h > 0u; h /= 2u) {
+            barrier();
+            for (uint i = lane; i < h; i += LOCAL) part[i] = add(part[i], part[i + h]);
+        }
+        barrier();
+        float r = rsqrt(add(mul(part[0], inv_dim), eps));
+        uint norm = is_q ? q_norm : k_norm;
+        for (uint i = lane; i < half_dim; i += LOCAL) {
+            float a = mul(mul(row[i], r), consts[norm + i]);
+            float b = mul(mul(row[i + half_dim], r), consts[norm + i + half_dim]);
+            float c = consts[rope + (pos * half_dim + i) * 2u], s = consts[rope + (pos * half_dim + i) * 2u + 1u];
+            row[i] = sub(mul(a, c), mul(b, s));
+            row[i + half_dim] = add(mul(a, s), mul(b, c));
+        }
+    }
+    barrier();
+    if (is_q) {
+        for (uint i = lane; i < HEAD_DIM; i += LOCAL) x[at + i] = tidy(round13(mul(row[i], q_scale)));
+        return;
+    }
+    uint page = batch[batch[tables + t] + pos / PAGE], head = slot - heads - (is_v ? KV_HEADS : 0u), full = 0u;
+    for (uint i = lane; i < half_dim; i += LOCAL) {
+        uint d = 2u * i;
+        full += uint(mag(row[d]) >= 0x477ff000u && mag(row[d]) < INF_BITS) + uint(mag(row[d + 1u]) >= 0x477ff000u && mag(row[d + 1u]) < INF_BITS);
+        uint w = f16_rte(row[d]) | (f16_rte(row[d + 1u]) << 16);
+        if (is_v) cache[v_base + value_word(page, head, pos, d)] = w;
+        else cache[key_word(page, head, pos, d)] = w;
+    }
+    if (full != 0u) atomicAdd(batch[1], full);
+}

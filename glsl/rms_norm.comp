@@ -1,0 +1,48 @@
+#version 450
+#include "tern.glsl"
+#define ACT_BINDING 3
+#include "act_store.glsl"
+// x += y (if asked), then RMS norm into activations: runtime/ref/rms_norm.go
+layout(local_size_x = LOCAL) in;
+layout(binding = 0) buffer X { float x[]; };
+layout(binding = 1) readonly buffer Y { float y[]; };
+layout(binding = 2) readonly buffer Consts { float consts[]; };
+layout(push_constant) uniform P { uint n, k, weight, adds; float inv_k, eps; };
+
+shared float part[256];
+
+float value(uint i) { return adds != 0u ? tidy(add(x[i], y[i])) : x[i]; }
+
+void main() {
+    uint t = group_x(), lane = gl_LocalInvocationIndex;
+    uint parts = 1u << min(8u, uint(findMSB(k)));
+    for (uint p = lane; p < parts; p += LOCAL) {
+        float s = 0.0;
+        for (uint i = p; i < k; i += parts) {
+            float v = value(t * k + i);
+            s = add(s, mul(v, v));
+        }
+        part[p] = s;
+    }
+    for (uint h = parts / 2u; h > 0u; h /= 2u) {
+        barrier();
+        for (uint p = lane; p < h; p += LOCAL) part[p] = add(part[p], part[p + h]);
+    }
+    barrier();
+    float r = rsqrt(add(mul(part[0], inv_k), eps));
+    uint words = k / ACT_PER_WORD;
+    for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
+        uint w = w0 + lane;
+        bool live = w < words;
+        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
+        if (live) {
+            for (uint m = 0u; m < ACT_PER_WORD; m++) {
+                uint e = act_element(w, m);
+                float u = value(t * k + e);
+                if (adds != 0u) x[t * k + e] = u;
+                v[m] = mul(mul(u, r), consts[weight + e]);
+            }
+        }
+        act_store(n, words, t, w, live, v);
+    }
+}
