@@ -1,0 +1,66 @@
+package spirv
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The table says of each kernel what its words say, and exact kernels obey the lint.
+func TestKernels(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Kernels {
+		if seen[k.Name] {
+			t.Errorf("%s is listed twice", k.Name)
+		}
+		seen[k.Name] = true
+		if found, ok := Lookup(k.Name); !ok || found != k {
+			t.Errorf("Lookup does not find %s", k.Name)
+		}
+		words := k.Words()
+		if got := HashWords(words); got != k.Hash {
+			t.Errorf("%s: the words hash to %s, the table says %s", k.Name, got, k.Hash)
+		}
+		info, err := Reflect(words)
+		if err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+			continue
+		}
+		if info.Bindings != k.Bindings || info.PushBytes != k.PushBytes || info.LocalSize != k.LocalSize || info.LocalSizeIDs != k.LocalSizeIDs {
+			t.Errorf("%s: the words say %+v, the table %+v", k.Name, *info, k.Info)
+		}
+		if info.PushBytes > 128 {
+			t.Errorf("%s: %d bytes of push constants, Vulkan promises 128", k.Name, info.PushBytes)
+		}
+		if k.Class == ClassExact {
+			if err := LintExact(words, k.Allow); err != nil {
+				t.Errorf("%s: %v", k.Name, err)
+			}
+		} else if !strings.HasPrefix(k.Class, "bound:") {
+			t.Errorf("%s: class %q", k.Name, k.Class)
+		}
+		if _, err := WithFloatControls(words, FloatControls{RTE32: true}); err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+		}
+	}
+	if _, ok := Lookup("no_such_kernel"); ok {
+		t.Error("Lookup finds a kernel that does not exist")
+	}
+}
+
+// Every contract has a base implementation, which needs nothing.
+func TestContractsHaveABase(t *testing.T) {
+	for _, k := range Kernels {
+		isBase := func(k *Kernel) bool { return k.Impl == "" && len(k.Needs) == 0 }
+		if !slices.ContainsFunc(Contract(k.Contract), isBase) {
+			t.Errorf("contract %s has no base implementation that needs nothing", k.Contract)
+		}
+	}
+}
+
+func TestSetHash(t *testing.T) {
+	if h := SetHash(); !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(h) {
+		t.Errorf("SetHash is %q", h)
+	}
+}
