@@ -1,0 +1,73 @@
+package ref
+
+// Activations of a matrix product. A row of k elements is stored as words:
+//
+//	f32  k words: the elements, tidied
+//	f16  k/2 words: two halves each, the lower element in the low bits
+//	i8   k/4 words of signed bytes: byte m of word w is element
+//	     16(w/4) + w%4 + 4m; after the words of all n rows follow, for every
+//	     row and block of 64 elements, the scale d (float32 bits) and the
+//	     sum of the block's integers.
+type act int
+
+const (
+	actF32 act = iota
+	actF16
+	actI8
+)
+
+// words returns the number of words of a row of k elements.
+func (a act) words(k int) int { return k / [...]int{1, 2, 4}[a] }
+
+// store writes v, row t of n, as activations:
+//
+//	i8: amax = the largest magnitude of the block; d = amax * (1/127);
+//	    x = clamp(roundEven(v * recip(d)), -127, 127).
+//	    amax < 2^-60: d = 0 and all x = 0. amax not finite: d = +Inf and all
+//	    x = 0, so that every product with the row is NaN.
+func (a act) store(dst []uint32, n, t int, v []float32) {
+	k := len(v)
+	out := dst[t*a.words(k):][:a.words(k)]
+	switch a {
+	case actF32:
+		for i, x := range v {
+			out[i] = bits(Tidy(x))
+		}
+	case actF16:
+		for i := range out {
+			out[i] = uint32(F16(v[2*i])) | uint32(F16(v[2*i+1]))<<16
+		}
+	case actI8:
+		pairs := dst[n*len(out):]
+		for b := range k / 64 {
+			d, q, sum := quantizeBlock((*[64]float32)(v[64*b:]))
+			copy(out[16*b:], q[:])
+			pair := pairs[(t*(k/64)+b)*2:]
+			pair[0], pair[1] = bits(d), uint32(sum)
+		}
+	}
+}
+
+func quantizeBlock(v *[64]float32) (d float32, words [16]uint32, sum int32) {
+	var top uint32
+	for _, x := range v {
+		top = max(top, bits(x)&0x7fff_ffff)
+	}
+	switch {
+	case top >= infBits:
+		return fromBits(infBits), words, 0
+	case top < bits(tiny):
+		return 0, words, 0
+	}
+	d = fromBits(top) * inv127
+	inv := Recip(d)
+	for w := range words {
+		for m := range 4 {
+			x := int32(RoundEven(v[w&^3*4+w%4+4*m] * inv))
+			x = min(max(x, -127), 127)
+			sum += x
+			words[w] |= uint32(uint8(x)) << (8 * m)
+		}
+	}
+	return d, words, sum
+}

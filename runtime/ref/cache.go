@@ -1,0 +1,95 @@
+package ref
+
+import "github.com/ternvk/tern/runtime/graph"
+
+// page is the number of positions of a cache page, and of an attention chunk.
+const page = 64
+
+// cacheF16 is the paged cache of one layer: pages of keys, then pages of values
+// from word vBase on. Keys of a page: [kv head][dim/8][position][8 halves].
+// Values: [kv head][position][dim].
+type cacheF16 struct {
+	words        []uint32
+	vBase        int
+	dim, kvHeads int
+}
+
+func (c cacheF16) key(pg, head, pos, d int) int {
+	return ((pg*c.kvHeads+head)*(c.dim/8)+d/8)*page*4 + pos%page*4 + d%8/2
+}
+
+func (c cacheF16) value(pg, head, pos, d int) int {
+	return c.vBase + ((pg*c.kvHeads+head)*page+pos%page)*(c.dim/2) + d/2
+}
+
+func half(words []uint32, at, d int) float32 { return F32(uint16(words[at] >> (d % 2 * 16))) }
+
+// qkvRopeCacheF16: for every token and head of the product qkv (query heads,
+// then key heads, then value heads):
+//
+//	q, k: u = (x * r) * weight as in rmsNorm over the head; then rope over
+//	      pairs (i, i + dim/2): a' = a*c - b*s, b' = a*s + b*c, with (c, s) at
+//	      consts[rope + (pos*dim/2 + i)*2]
+//	q:    tidy(round13(u * q_scale)), in place
+//	k, v: half words into the cache page batch[batch[tables + t] + pos/64];
+//	      finite values beyond the halves are counted in batch[1]
+//
+// q_scale holds log2(e)/sqrt(dim), so that scores are exponents of 2.
+//
+//	spec  dim, kv heads
+//	push  heads, positions, tables (offsets in batch), v_base, q_norm, k_norm,
+//	      rope (offsets in consts), inv_dim, eps, q_scale
+//	0 io  qkv[n][heads + 2 kv heads][dim]   1 out cache   2 io batch   3 in consts
+//	domain: heads + 2 kv heads, n
+func qkvRopeCacheF16(node *graph.Node, args [][]uint32) {
+	p := node.Push
+	c := cacheF16{args[1], int(p[3]), int(node.Spec[0]), int(node.Spec[1])}
+	heads, dim, batch := int(p[0]), c.dim, args[2]
+	x, consts := Floats(args[0]), Floats(args[3])
+	inv, eps, scale := fromBits(p[7]), fromBits(p[8]), fromBits(p[9])
+	row := make([]float32, dim)
+	for t := range int(node.Domain[1]) {
+		pos := int(batch[int(p[1])+t])
+		pg := int(batch[int(batch[int(p[2])+t])+pos/page])
+		for slot := range heads + 2*c.kvHeads {
+			u := x[(t*(heads+2*c.kvHeads)+slot)*dim:][:dim]
+			copy(row, u)
+			switch {
+			case slot < heads:
+				normRow(row, u, consts[p[4]:], inv, eps)
+				ropeRow(row, consts[int(p[6])+pos*dim:])
+				for i, v := range row {
+					u[i] = Tidy(Round13(v * scale))
+				}
+			case slot < heads+c.kvHeads:
+				normRow(row, u, consts[p[5]:], inv, eps)
+				ropeRow(row, consts[int(p[6])+pos*dim:])
+				for d := 0; d < dim; d += 2 {
+					c.words[c.key(pg, slot-heads, pos, d)] = pairF16(row[d], row[d+1], batch)
+				}
+			default:
+				for d := 0; d < dim; d += 2 {
+					c.words[c.value(pg, slot-heads-c.kvHeads, pos, d)] = pairF16(row[d], row[d+1], batch)
+				}
+			}
+		}
+	}
+}
+
+func ropeRow(row, table []float32) {
+	h := len(row) / 2
+	for i := range h {
+		a, b, c, s := row[i], row[i+h], table[2*i], table[2*i+1]
+		row[i] = float32(a*c) - float32(b*s)
+		row[i+h] = float32(a*s) + float32(b*c)
+	}
+}
+
+func pairF16(a, b float32, batch []uint32) uint32 {
+	for _, v := range [2]float32{a, b} {
+		if m := bits(v) & 0x7fff_ffff; m >= 0x477f_f000 && m < infBits {
+			batch[1]++
+		}
+	}
+	return uint32(F16(a)) | uint32(F16(b))<<16
+}

@@ -1,0 +1,134 @@
+package ref
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+)
+
+// Executor runs graphs with the twins, in memory.
+type Executor struct {
+	mu     sync.Mutex
+	closed bool
+}
+
+// New returns an executor. It implements [graph.Executor].
+func New() *Executor { return &Executor{} }
+
+type buffer struct{ words []uint32 }
+
+func (b *buffer) Bytes() uint64 { return uint64(len(b.words)) * 4 }
+
+func (b *buffer) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(b.words))), len(b.words)*4)
+}
+
+type program struct {
+	g       *graph.Graph
+	layout  *graph.Layout
+	scratch *buffer
+	twins   []Twin
+}
+
+func (p *program) Graph() *graph.Graph { return p.g }
+func (p *program) Close()              {}
+func (p *program) Place(v *graph.Value) (graph.Buffer, uint64) {
+	if v.IsTemp() {
+		return p.scratch, p.layout.Offset(v)
+	}
+	return v.Buffer, v.Offset
+}
+
+func (x *Executor) Name() string { return "reference" }
+
+func (x *Executor) Limits() graph.Limits {
+	return graph.Limits{MaxBinding: math.MaxInt64, MaxBuffer: math.MaxInt64}
+}
+
+func (x *Executor) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, error) {
+	if x.closed {
+		return nil, fmt.Errorf("reference: alloc %s: %w", name, graph.ErrClosed)
+	}
+	return &buffer{make([]uint32, (bytes+3)/4)}, nil
+}
+
+func (x *Executor) Free(graph.Buffer) {}
+
+func window(b graph.Buffer, offset, bytes uint64) ([]byte, error) {
+	all := b.(*buffer).bytes()
+	if offset > uint64(len(all)) || bytes > uint64(len(all))-offset {
+		return nil, fmt.Errorf("reference: bytes %d..%d of a buffer of %d", offset, offset+bytes, len(all))
+	}
+	return all[offset:][:bytes], nil
+}
+
+func (x *Executor) Write(b graph.Buffer, offset uint64, data []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	w, err := window(b, offset, uint64(len(data)))
+	copy(w, data)
+	return err
+}
+
+func (x *Executor) Read(b graph.Buffer, offset uint64, data []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	w, err := window(b, offset, uint64(len(data)))
+	copy(data, w)
+	return err
+}
+
+func (x *Executor) Fill(b graph.Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error {
+	w, err := window(b, offset, bytes)
+	if err != nil {
+		return err
+	}
+	return fill(0, w)
+}
+
+func (x *Executor) Compile(g *graph.Graph) (graph.Program, error) {
+	p := &program{g: g, layout: g.Plan(256)}
+	for _, n := range g.Nodes {
+		t, err := Lookup(n.Contract)
+		if err != nil {
+			return nil, err
+		}
+		p.twins = append(p.twins, t)
+	}
+	p.scratch = &buffer{make([]uint32, p.layout.Bytes/4)}
+	return p, nil
+}
+
+func (x *Executor) Run(ctx context.Context, p graph.Program) error {
+	return x.RunNodes(ctx, p, 0, len(p.Graph().Nodes))
+}
+
+func (x *Executor) RunNodes(ctx context.Context, gp graph.Program, from, to int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return fmt.Errorf("reference: run %s: %w", gp.Graph().Name, graph.ErrClosed)
+	}
+	p := gp.(*program)
+	for i, n := range p.g.Nodes[from:to] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		args := make([][]uint32, len(n.Args))
+		for j, a := range n.Args {
+			b, at := p.Place(a.Value)
+			args[j] = b.(*buffer).words[at/4:][:a.Bytes/4]
+		}
+		p.twins[from+i](n, args)
+	}
+	return nil
+}
+
+func (x *Executor) Close() error {
+	x.closed = true
+	return nil
+}

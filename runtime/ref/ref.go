@@ -1,0 +1,94 @@
+// Package ref is the specification of Tern's arithmetic: one plain Go twin for
+// every kernel contract, and an executor that runs a graph with the twins. A
+// twin's doc comment is the law; kernels must give its words.
+//
+// All buffers are words of 32 bits. Rows are contiguous, innermost dimension
+// first. Sums start at +0.
+package ref
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+)
+
+// Twin computes one node. args are the words of the node's bindings.
+type Twin func(n *graph.Node, args [][]uint32)
+
+// twins has one line per contract.
+var twins = map[string]Twin{
+	"dequant_q2_0":       dequantQ2_0,
+	"get_rows_q2_0":      getRowsQ2_0,
+	"get_rows_f32":       getRowsF32,
+	"add_check_f32":      addCheckF32,
+	"quantize_f16":       quantize(actF16),
+	"quantize_i8":        quantize(actI8),
+	"rms_norm_f32":       rmsNorm(actF32),
+	"rms_norm_f16":       rmsNorm(actF16),
+	"rms_norm_i8":        rmsNorm(actI8),
+	"silu_mul_f32":       siluMul(actF32),
+	"silu_mul_f16":       siluMul(actF16),
+	"silu_mul_i8":        siluMul(actI8),
+	"mul_mat_q2_0_i8":    mulMatQ2_0I8,
+	"mul_mat_q2_0_f16":   mulMatQ2_0F16,
+	"mul_mat_q2_0_f32":   mulMatQ2_0F32,
+	"qkv_rope_cache_f16": qkvRopeCacheF16,
+	"attention_f16":      attentionF16,
+	"attention_part_f16": attentionPartF16,
+	"attention_join_f32": attentionJoin(actF32),
+	"attention_join_f16": attentionJoin(actF16),
+	"attention_join_i8":  attentionJoin(actI8),
+	"argmax_f32":         argmaxF32,
+}
+
+// Lookup returns the twin of a contract.
+func Lookup(contract string) (Twin, error) {
+	t, ok := twins[contract]
+	if !ok {
+		return nil, fmt.Errorf("reference: no twin for contract %q: %w", contract, graph.ErrUnsupported)
+	}
+	return t, nil
+}
+
+// Contracts lists the contracts that have twins, in no order.
+func Contracts() []string {
+	var names []string
+	for name := range twins {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Floats views words as float32.
+func Floats(words []uint32) []float32 {
+	if len(words) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&words[0])), len(words))
+}
+
+// parallel calls f(i) for 0 <= i < n from several goroutines. Calls are
+// independent: their order changes nothing.
+func parallel(n int, f func(i int)) {
+	workers := min(goruntime.GOMAXPROCS(0), n)
+	if workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
