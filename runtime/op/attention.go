@@ -1,0 +1,81 @@
+package op
+
+import "github.com/ternvk/tern/runtime/graph"
+
+// PageTokens is the number of positions of a cache page, and of an attention chunk.
+const PageTokens = 64
+
+// Heads is the geometry of grouped-query attention (GQA).
+type Heads struct {
+	Q, KV, Dim int
+}
+
+// Share is the number of query heads that read one kv head.
+func (h Heads) Share() int { return h.Q / h.KV }
+
+// Cache is the f16 cache of one layer: pages of keys, then pages of values.
+type Cache struct {
+	*graph.Value
+	VBase int // first word of the values
+}
+
+// CacheBytes is the size of a layer's cache of the given number of pages.
+func CacheBytes(h Heads, pages int) uint64 {
+	return uint64(pages) * PageTokens * uint64(h.KV*h.Dim) * 2 * 2
+}
+
+// NewCache views a buffer as the cache of a layer.
+func NewCache(name string, buf graph.Buffer, h Heads, pages int) Cache {
+	bytes := CacheBytes(h, pages)
+	return Cache{&graph.Value{Name: name, Kind: graph.Raw, Bytes: bytes, Buffer: buf, Shape: []int{h.Dim, h.KV, PageTokens, pages, 2}}, int(bytes / 8)}
+}
+
+// QKVRopeCache norms and rotates the query and key heads of the product qkv
+// [n][Q+2KV][Dim], leaves the scaled queries in place and writes keys and values
+// to the cache. rope is the table of (cos, sin) pairs, [position][Dim/2].
+func (b *Builder) QKVRopeCache(qkv Rows, h Heads, c Cache, qNorm, kNorm, rope Const, eps float32, qScale float32) {
+	slots := h.Q + 2*h.KV
+	must(qkv.K == slots*h.Dim && qNorm.Len == h.Dim && kNorm.Len == h.Dim, "qkv rows of %d for %d heads of %d", qkv.K, slots, h.Dim)
+	must(h.Dim&(h.Dim-1) == 0 && h.Dim <= 256, "head dimension %d: want a power of two up to 256", h.Dim)
+	l := b.Layout
+	push := u32(h.Q, l.Positions, l.Tables, c.VBase, qNorm.Offset, kNorm.Offset, rope.Offset)
+	push = append(push, f32(1/float32(h.Dim)), f32(eps), f32(qScale))
+	b.add("qkv_rope_cache", "qkv_rope_cache_f16", slots, qkv.N, u32(h.Dim, h.KV), push, uint64(10*qkv.N*qkv.K), 2*qkv.Bytes,
+		graph.InOut(qkv.Value), graph.InOut(c.Value), graph.InOut(b.Batch), graph.In(b.Consts))
+}
+
+// fewQueries is the largest batch whose attention is split over chunks.
+const fewQueries = 8
+
+// Attention of the queries that QKVRopeCache left in qkv, as activations
+// [n][Q*Dim]. A few queries are spread over their chunks, many go whole; the
+// words are the same.
+func (b *Builder) Attention(qkv Rows, h Heads, c Cache) Acts {
+	if qkv.N <= fewQueries {
+		return b.attentionJoin(b.attentionParts(qkv, h, c), qkv.N, h)
+	}
+	l := b.Layout
+	y := b.rows("attn", qkv.N, h.Q*h.Dim)
+	b.add("attn", "attention_f16", h.Q, qkv.N, u32(h.Dim, h.KV, h.Share()), u32(qkv.N, qkv.K, l.Positions, l.Tables, c.VBase),
+		uint64(2*qkv.N*h.Q*h.Dim*b.Chunks*PageTokens), uint64(qkv.N)*uint64(b.Chunks*PageTokens*h.KV*h.Dim*4),
+		graph.In(qkv.Value), graph.In(c.Value), graph.In(b.Batch), graph.Out(y.Value))
+	return b.Quantize("attn_act", y)
+}
+
+func (b *Builder) attentionParts(qkv Rows, h Heads, c Cache) Rows {
+	l := b.Layout
+	parts := b.rows("attn_parts", qkv.N*h.Q*b.Chunks, h.Dim+2)
+	b.add("attn_parts", "attention_part_f16", b.Chunks, qkv.N*h.KV, u32(h.Dim, h.KV, h.Share()), u32(b.Chunks, qkv.K, l.Positions, l.Tables, c.VBase),
+		uint64(2*qkv.N*h.Q*h.Dim*b.Chunks*PageTokens), uint64(qkv.N)*uint64(b.Chunks*PageTokens*h.KV*h.Dim*4),
+		graph.In(qkv.Value), graph.In(c.Value), graph.In(b.Batch), graph.Out(parts.Value))
+	return parts
+}
+
+func (b *Builder) attentionJoin(parts Rows, n int, h Heads) Acts {
+	k := h.Q * h.Dim
+	a := b.acts("attn_act", n, k)
+	b.add("attn_join", "attention_join_"+b.Act.suffix(), k/b.Act.perWord(), n, u32(h.Dim), u32(n, h.Q, b.Chunks, b.Layout.Positions),
+		uint64(4*n*k*b.Chunks), parts.Bytes+a.Bytes,
+		graph.In(parts.Value), graph.In(b.Batch), graph.Out(a.Value))
+	return a
+}
