@@ -3,10 +3,12 @@ SCRIPTS := tools/scripts
 GO      ?= go
 export GOFLAGS ?= -mod=mod
 
+KERNELS := $(GO) run ./tools/kernels -glslc $(SCRIPTS)/glslc -opt $(SCRIPTS)/spirv-opt -val $(SCRIPTS)/spirv-val
+
 .PHONY: gen gen-check
 
 gen: ## compile the kernel list to spirv/ with the release compiler
-	$(GO) run ./tools/kernels -glslc $(SCRIPTS)/glslc -val $(SCRIPTS)/spirv-val
+	$(KERNELS)
 
 gen-check: ## compile everything anew and compare with what is committed
-	$(GO) run ./tools/kernels -check -glslc $(SCRIPTS)/glslc -val $(SCRIPTS)/spirv-val
+	$(KERNELS) -check

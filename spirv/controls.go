@@ -1,6 +1,9 @@
 package spirv
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // FloatControls chooses the float execution modes to declare in a kernel. Each
 // may be set only where the device offers it (shaderRoundingModeRTEFloat32 and
@@ -89,4 +92,30 @@ func WithFloatControls(words []uint32, fc FloatControls) ([]uint32, error) {
 		}
 	}
 	return append(out, words[modeEnd:]...), nil
+}
+
+// WithNoContraction returns the words of a module in which every float sum,
+// difference and product is decorated NoContraction. The compiler writes the
+// decoration for precise expressions, but its optimiser loses it when it copies
+// instructions, in unrolled loops above all. The input is not changed.
+func WithNoContraction(words []uint32) ([]uint32, error) {
+	m, err := Parse(words)
+	if err != nil {
+		return nil, err
+	}
+	l := newLinter(Allow{})
+	at := 0 // decorations end where types begin
+	var more []uint32
+	for _, in := range m.Instructions {
+		if at == 0 && in.Op >= OpTypeVoid && in.Op <= OpTypeFunction {
+			at = in.Offset
+		}
+		if l.check(in); l.contractible(in) {
+			more = append(more, 3<<16|uint32(OpDecorate), in.Operands[1], decorationNoContraction)
+		}
+	}
+	if at == 0 {
+		return nil, fmt.Errorf("spirv: a module without types")
+	}
+	return slices.Concat(words[:at], more, words[at:]), nil
 }

@@ -26,12 +26,7 @@ func LintExact(words []uint32, allow Allow) error {
 	if err != nil {
 		return err
 	}
-	l := linter{
-		allow:         allow,
-		types:         map[uint32]Instruction{},
-		noContraction: map[uint32]bool{},
-		imports:       map[uint32]string{},
-	}
+	l := newLinter(allow)
 	var errs []error
 	for i, in := range m.Instructions {
 		if reason := l.check(in); reason != "" {
@@ -46,6 +41,15 @@ type linter struct {
 	types         map[uint32]Instruction // by result id
 	noContraction map[uint32]bool
 	imports       map[uint32]string
+}
+
+func newLinter(allow Allow) *linter {
+	return &linter{
+		allow:         allow,
+		types:         map[uint32]Instruction{},
+		noContraction: map[uint32]bool{},
+		imports:       map[uint32]string{},
+	}
 }
 
 // never has the instructions that no exact kernel may use.
@@ -97,7 +101,7 @@ func (l *linter) check(in Instruction) string {
 			return fmt.Sprintf("%v of %v %s", in.Op, Op(o[2]), reason)
 		}
 	case OpFAdd, OpFSub, OpFMul, OpVectorTimesScalar, OpMatrixTimesScalar:
-		if !l.noContraction[o[1]] && l.isFloat(o[0]) {
+		if l.contractible(in) {
 			return fmt.Sprintf("%v without NoContraction", in.Op)
 		}
 	case OpFConvert:
@@ -116,6 +120,16 @@ func (l *linter) check(in Instruction) string {
 		return l.extended(l.imports[o[2]], o[3])
 	}
 	return ""
+}
+
+// contractible reports whether an instruction is a float sum or product that is
+// not decorated NoContraction.
+func (l *linter) contractible(in Instruction) bool {
+	switch in.Op {
+	case OpFAdd, OpFSub, OpFMul, OpVectorTimesScalar, OpMatrixTimesScalar:
+		return !l.noContraction[in.Operands[1]] && l.isFloat(in.Operands[0])
+	}
+	return false
 }
 
 // component is the scalar type of a scalar, vector or matrix type.

@@ -14,6 +14,7 @@ const (
 	OpEntryPoint                 Op = 15
 	OpExecutionMode              Op = 16
 	OpCapability                 Op = 17
+	OpTypeVoid                   Op = 19
 	OpTypeInt                    Op = 21
 	OpTypeFloat                  Op = 22
 	OpTypeVector                 Op = 23
@@ -22,6 +23,7 @@ const (
 	OpTypeRuntimeArray           Op = 29
 	OpTypeStruct                 Op = 30
 	OpTypePointer                Op = 32
+	OpTypeFunction               Op = 33
 	OpConstant                   Op = 43
 	OpConstantComposite          Op = 44
 	OpSpecConstantTrue           Op = 48
@@ -72,6 +74,7 @@ var opNames = map[Op]string{
 	OpMemoryModel: "OpMemoryModel", OpEntryPoint: "OpEntryPoint", OpExecutionMode: "OpExecutionMode",
 	OpCapability: "OpCapability", OpTypeInt: "OpTypeInt", OpTypeFloat: "OpTypeFloat",
 	OpTypeVector: "OpTypeVector", OpTypeMatrix: "OpTypeMatrix", OpTypeArray: "OpTypeArray",
+	OpTypeVoid: "OpTypeVoid", OpTypeFunction: "OpTypeFunction",
 	OpTypeRuntimeArray: "OpTypeRuntimeArray", OpTypeStruct: "OpTypeStruct", OpTypePointer: "OpTypePointer",
 	OpConstant: "OpConstant", OpConstantComposite: "OpConstantComposite",
 	OpSpecConstantTrue: "OpSpecConstantTrue", OpSpecConstantFalse: "OpSpecConstantFalse",

@@ -180,3 +180,29 @@ func TestWithFloatControls(t *testing.T) {
 		}
 	}
 }
+
+func TestWithNoContraction(t *testing.T) {
+	body := func(a *asm) {
+		a.add(OpFAdd, idFloat, 20, idOperand, idOperand)
+		a.add(OpFMul, idCoopF, 21, idOperand, idOperand)
+		a.add(OpMatrixTimesScalar, idCoopU, 22, idOperand, idOperand)
+		a.add(OpVectorTimesScalar, idVec2, 23, idOperand, idOperand)
+	}
+	words := shader(0x10300, func(a *asm) { a.add(OpDecorate, 20, decorationNoContraction) }, body)
+	if err := LintExact(words, Allow{}); err == nil {
+		t.Fatal("the lint passes what is to be mended")
+	}
+	out, err := WithNoContraction(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := LintExact(out, Allow{}); err != nil {
+		t.Error(err)
+	}
+	if got := len(out) - len(words); got != 2*3 {
+		t.Errorf("%d words were added, want two decorations of 3", got)
+	}
+	if again, err := WithNoContraction(out); err != nil || !slices.Equal(again, out) {
+		t.Errorf("decorating twice changes the words (%v)", err)
+	}
+}

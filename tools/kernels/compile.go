@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 type compiler struct {
 	glslDir  string
 	glslc    string
+	opt      string // spirv-opt, "" to leave the words as glslc writes them
 	val      string // spirv-val, "" to skip
 	version  string // first lines of glslc --version
 	stamps   string // folder, "" to compile always
@@ -63,12 +65,12 @@ func (c *compiler) compileAll(kernels []*spirv.Kernel, dir string, jobs int) err
 
 // one compiles, validates and reflects a kernel.
 func (c *compiler) one(k *spirv.Kernel, out string) error {
-	args := []string{"-O", "--target-env=" + k.Env, "-fshader-stage=compute", "-I", filepath.Join(c.glslDir, "lib")}
+	args := []string{"-O0", "--target-env=" + k.Env, "-fshader-stage=compute", "-I", filepath.Join(c.glslDir, "lib")}
 	for _, d := range k.Defines {
 		args = append(args, "-D"+d)
 	}
 	source := filepath.Join(c.glslDir, k.Source+".comp")
-	key, err := c.key(source, args)
+	key, err := c.key(k, source, args)
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func stampText(key string, words []byte) string {
 	return key + " " + hex.EncodeToString(sum[:]) + "\n"
 }
 
-// run calls glslc and spirv-val and returns the bytes of the .spv file.
+// run calls glslc, spirv-opt and spirv-val and returns the bytes of the .spv file.
 func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "kernel")
 	if err != nil {
@@ -107,21 +109,88 @@ func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, e
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, k.Name+".spv")
-	if text, err := exec.Command(c.glslc, append(args, "-o", out, source)...).CombinedOutput(); err != nil {
+	if err := command(c.glslc, append(args, "-o", out, source)...); err != nil {
 		if committed := filepath.Join(c.fallback, k.Name+".spv"); c.fallback != "" {
 			if data, readErr := os.ReadFile(committed); readErr == nil {
 				c.logf("kernel %s: this glslc cannot compile it, taking %s", k.Name, committed)
 				return data, nil
 			}
 		}
-		return nil, fmt.Errorf("%w\n%s", describe(err), text)
+		return nil, err
+	}
+	stages := [][]string{nil}
+	if c.opt != "" {
+		stages = [][]string{unrollPasses, scalarPasses}
+	}
+	for _, passes := range stages {
+		if k.Class == spirv.ClassExact {
+			if err := rewrite(out, spirv.WithNoContraction); err != nil {
+				return nil, err
+			}
+		}
+		if passes == nil {
+			continue
+		}
+		settings := []string{"--target-env=" + k.Env, "--preserve-bindings"}
+		if err := command(c.opt, slices.Concat(settings, passes, []string{out, "-o", out})...); err != nil {
+			return nil, err
+		}
 	}
 	if c.val != "" {
-		if text, err := exec.Command(c.val, "--target-env", k.Env, out).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", c.val, describe(err), text)
+		if err := command(c.val, "--target-env", k.Env, out); err != nil {
+			return nil, err
 		}
 	}
 	return os.ReadFile(out)
+}
+
+// The passes of spirv-opt -O, cut behind the one that unrolls loops. Unrolling
+// drops NoContraction from the copies it makes, and later passes would then
+// reorder their sums: WithNoContraction puts the decorations back in between.
+var (
+	unrollPasses = strings.Fields(`
+		--wrap-opkill --eliminate-dead-branches --merge-return --inline-entry-points-exhaustive
+		--eliminate-dead-functions --eliminate-dead-code-aggressive --private-to-local
+		--eliminate-local-single-block --eliminate-local-single-store --eliminate-dead-code-aggressive
+		--scalar-replacement=100 --convert-local-access-chains --eliminate-local-single-block
+		--eliminate-local-single-store --eliminate-dead-code-aggressive --ssa-rewrite
+		--eliminate-dead-code-aggressive --ccp --eliminate-dead-code-aggressive --loop-unroll`)
+	scalarPasses = strings.Fields(`
+		--eliminate-dead-branches --redundancy-elimination --combine-access-chains --simplify-instructions
+		--scalar-replacement=100 --convert-local-access-chains --eliminate-local-single-block
+		--eliminate-local-single-store --eliminate-dead-code-aggressive --ssa-rewrite
+		--eliminate-dead-code-aggressive --vector-dce --eliminate-dead-inserts --eliminate-dead-branches
+		--simplify-instructions --if-conversion --copy-propagate-arrays --reduce-load-size
+		--eliminate-dead-code-aggressive --merge-blocks --redundancy-elimination --eliminate-dead-branches
+		--merge-blocks --simplify-instructions --strip-debug`)
+)
+
+// command runs a program and returns what it printed with its error.
+func command(name string, args ...string) error {
+	if text, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(name), err, text)
+	}
+	return nil
+}
+
+// rewrite replaces a module by what f makes of it.
+func rewrite(path string, f func([]uint32) ([]uint32, error)) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	words, err := spirv.WordsOf(data)
+	if err != nil {
+		return err
+	}
+	if words, err = f(words); err != nil {
+		return err
+	}
+	data = data[:0]
+	for _, w := range words {
+		data = binary.LittleEndian.AppendUint32(data, w)
+	}
+	return os.WriteFile(path, data, 0o666)
 }
 
 // describe fills in what the words say, and checks them.
@@ -143,10 +212,10 @@ func (c *compiler) describe(k *spirv.Kernel, data []byte) error {
 }
 
 // key is a hash of everything that the words depend on.
-func (c *compiler) key(source string, args []string) (string, error) {
+func (c *compiler) key(k *spirv.Kernel, source string, args []string) (string, error) {
 	files := []string{source}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%q\n%v\n", c.version, args, c.val != "")
+	fmt.Fprintf(h, "%s\n%q\n%q\n%q\n%v %v %s\n", c.version, args, unrollPasses, scalarPasses, c.opt != "", c.val != "", k.Class)
 	for i := 0; i < len(files); i++ {
 		data, err := os.ReadFile(files[i])
 		if err != nil {

@@ -1,5 +1,5 @@
 // Command kernels compiles the kernel list. It reads glsl/kernels.txt, compiles
-// each line with glslc, validates and lints the words, and writes a .spv file
+// each line with glslc, decorates, optimises, validates and lints the words, and writes a .spv file
 // per kernel, the Go table kernels_gen.go and the compiler's version, COMPILER.
 // What has not changed since the last run is not compiled again. With -check it
 // compiles everything into a temporary folder and compares.
@@ -39,6 +39,7 @@ func run(args []string) error {
 		glslDir  = flags.String("glsl", "glsl", "`folder` of the shaders and kernels.txt")
 		out      = flags.String("out", "spirv", "`folder` of the .spv files and the table")
 		glslc    = flags.String("glslc", "glslc", "shader compiler")
+		opt      = flags.String("opt", "", "SPIR-V optimiser (default: none)")
 		val      = flags.String("val", "", "SPIR-V validator (default: none)")
 		stamps   = flags.String("stamps", "build/kernels", "`folder` that remembers what is up to date (empty: compile all)")
 		fallback = flags.String("fallback", "", "`folder` of .spv files for kernels that this glslc cannot compile")
@@ -49,7 +50,7 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	c := &compiler{glslDir: *glslDir, glslc: *glslc, val: *val, stamps: *stamps, fallback: *fallback,
+	c := &compiler{glslDir: *glslDir, glslc: *glslc, opt: *opt, val: *val, stamps: *stamps, fallback: *fallback,
 		logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	var err error
 	if c.version, err = glslcVersion(c.glslc); err != nil {
