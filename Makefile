@@ -1,14 +1,76 @@
-# make help lists the targets. GNU make, /bin/sh.
-SCRIPTS := tools/scripts
+# GNU make, /bin/sh. `make help` lists the targets.
 GO      ?= go
-export GOFLAGS ?= -mod=mod
-
+SCRIPTS := tools/scripts
 KERNELS := $(GO) run ./tools/kernels -glslc $(SCRIPTS)/glslc -opt $(SCRIPTS)/spirv-opt -val $(SCRIPTS)/spirv-val
+TERN    := $(GO) run ./tools/tern
+PROMPT  ?= What is the capital of France?
+LDFLAGS := -s -w
+PLATFORMS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 
-.PHONY: gen gen-check
+# The packages that run goroutines, for the race detector, and those that use a
+# driver, for the second one.
+RACE   := ./runtime/... ./model/...
+DEVICE := ./vk/... ./runtime/... ./model/...
+
+# The binary is pure Go: only the race detector and the desktop example use a C compiler.
+export CGO_ENABLED := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform sid-root swiftshader driver test-tools clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: driver ## answer a question with the embedded model (PROMPT=...)
+	@$(TERN) run "$(PROMPT)"
+
+test: test-tools vet ## all tests: every package, again on a second driver, and under the race detector
+	$(GO) test -count=1 ./...
+	$(SCRIPTS)/on-drivers "swiftshader" $(GO) test -count=1 $(DEVICE)
+	$(MAKE) --no-print-directory race
+
+vet:
+	$(GO) vet ./...
+
+race: ## the tests of the concurrent packages under the race detector
+	$(SCRIPTS)/race $(GO) test -short -count=1 $(RACE)
+
+test-arm64: ## the reference on arm64, emulated by qemu
+	$(SCRIPTS)/arm64 $(GO) test -count=1 ./runtime/ref/... ./runtime/graph/... ./model/...
+
+build: ## bin/tern, pure Go, no C compiler
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./tools/tern
+
+cross: ## bin/OS-ARCH/tern for every platform
+	@for p in $(PLATFORMS); do \
+		echo "building $$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$${p%/*}-$${p#*/}/ ./tools/tern || exit; \
+	done
 
 gen: ## compile the kernel list to spirv/ with the release compiler
 	$(KERNELS)
 
-gen-check: ## compile everything anew and compare with what is committed
+gen-check: ## compile the kernel list anew and compare with what is committed
 	$(KERNELS) -check
+
+bench: driver ## speed of the embedded model on the chosen device
+	$(TERN) bench
+
+conform: test-tools sid-root ## everything on every driver here: long
+	TERN_CONFORM=all $(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(GO) test -count=1 -timeout 4h $(DEVICE)
+	$(MAKE) --no-print-directory test-arm64
+
+sid-root: ## unpack Debian sid's lavapipe (cooperative matrices) into .root/sid
+	$(SCRIPTS)/sid-root
+
+swiftshader: ## unpack SwiftShader into .root/swiftshader
+	$(SCRIPTS)/swiftshader
+
+driver: # a Vulkan loader and a driver, or advice
+	@$(SCRIPTS)/ensure-driver
+
+test-tools: # what the tests use besides Go
+	@$(SCRIPTS)/ensure-test-tools
+
+clean: ## remove what was built (not .root)
+	rm -rf bin build
