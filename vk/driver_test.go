@@ -152,6 +152,7 @@ func TestTransfer(t *testing.T) {
 	defer d.DestroyQueryPool(queries)
 	d.ResetQueryPool(queries, 0, 2)
 
+	clear(dstData) // fresh memory holds anything
 	cmd := r.begin(t)
 	d.CmdWriteTimestamp(cmd, PipelineStageTopOfPipeBit, queries, 0)
 	d.CmdFillBuffer(cmd, src, 0, WholeSize, 0xdeadbeef)
