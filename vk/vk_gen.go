@@ -6205,6 +6205,26 @@ func (s *PipelineCacheCreateInfo) fill() *header {
 	return (*header)(unsafe.Pointer(s))
 }
 
+// PipelineCacheHeaderVersion is VkPipelineCacheHeaderVersion (Vulkan 1.0).
+type PipelineCacheHeaderVersion int32
+
+// Values of PipelineCacheHeaderVersion.
+const (
+	PipelineCacheHeaderVersionOne           PipelineCacheHeaderVersion = 1
+	PipelineCacheHeaderVersionDataGraphQCOM PipelineCacheHeaderVersion = 1000629000
+)
+
+// String is the C name of the value.
+func (v PipelineCacheHeaderVersion) String() string {
+	switch v {
+	case PipelineCacheHeaderVersionOne:
+		return "VK_PIPELINE_CACHE_HEADER_VERSION_ONE"
+	case PipelineCacheHeaderVersionDataGraphQCOM:
+		return "VK_PIPELINE_CACHE_HEADER_VERSION_DATA_GRAPH_QCOM"
+	}
+	return unnamed("VkPipelineCacheHeaderVersion", int32(v))
+}
+
 // PipelineCreateFlags is VkPipelineCreateFlags (Vulkan 1.0).
 type PipelineCreateFlags uint32
 
@@ -7764,6 +7784,47 @@ func (s *ValidationFeaturesEXT) fill() *header {
 		s.SType = StructureTypeValidationFeaturesEXT
 	}
 	return (*header)(unsafe.Pointer(s))
+}
+
+// VendorId is VkVendorId (Vulkan 1.0).
+type VendorId int32
+
+// Values of VendorId.
+const (
+	VendorIdKhronos  VendorId = 65536
+	VendorIdVIV      VendorId = 65537
+	VendorIdVSI      VendorId = 65538
+	VendorIdKazan    VendorId = 65539
+	VendorIdCodeplay VendorId = 65540
+	VendorIdMESA     VendorId = 65541
+	VendorIdPocl     VendorId = 65542
+	VendorIdMobileye VendorId = 65543
+	VendorIdApe      VendorId = 65544
+)
+
+// String is the C name of the value.
+func (v VendorId) String() string {
+	switch v {
+	case VendorIdKhronos:
+		return "VK_VENDOR_ID_KHRONOS"
+	case VendorIdVIV:
+		return "VK_VENDOR_ID_VIV"
+	case VendorIdVSI:
+		return "VK_VENDOR_ID_VSI"
+	case VendorIdKazan:
+		return "VK_VENDOR_ID_KAZAN"
+	case VendorIdCodeplay:
+		return "VK_VENDOR_ID_CODEPLAY"
+	case VendorIdMESA:
+		return "VK_VENDOR_ID_MESA"
+	case VendorIdPocl:
+		return "VK_VENDOR_ID_POCL"
+	case VendorIdMobileye:
+		return "VK_VENDOR_ID_MOBILEYE"
+	case VendorIdApe:
+		return "VK_VENDOR_ID_APE"
+	}
+	return unnamed("VkVendorId", int32(v))
 }
 
 // WriteDescriptorSet is VkWriteDescriptorSet (Vulkan 1.0).
