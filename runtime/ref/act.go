@@ -59,11 +59,11 @@ func quantizeBlock(v *[64]float32) (d float32, words [16]uint32, sum int32) {
 	case top < bits(tiny):
 		return 0, words, 0
 	}
-	d = fromBits(top) * inv127
+	d = float32(fromBits(top) * inv127)
 	inv := Recip(d)
 	for w := range words {
 		for m := range 4 {
-			x := int32(RoundEven(v[w&^3*4+w%4+4*m] * inv))
+			x := int32(RoundEven(float32(v[w&^3*4+w%4+4*m] * inv)))
 			x = min(max(x, -127), 127)
 			sum += x
 			words[w] |= uint32(uint8(x)) << (8 * m)

@@ -70,7 +70,7 @@ func (r *chunk) join(next chunk) {
 func (r *chunk) finish() {
 	inv := Recip(r.l)
 	for d, v := range r.o {
-		r.o[d] = Tidy(v * inv)
+		r.o[d] = Tidy(float32(v * inv))
 	}
 }
 

@@ -59,7 +59,7 @@ func qkvRopeCacheF16(node *graph.Node, args [][]uint32) {
 				normRow(row, u, consts[p[4]:], inv, eps)
 				ropeRow(row, consts[int(p[6])+pos*dim:])
 				for i, v := range row {
-					u[i] = Tidy(Round13(v * scale))
+					u[i] = Tidy(Round13(float32(v * scale)))
 				}
 			case slot < heads+c.kvHeads:
 				normRow(row, u, consts[p[5]:], inv, eps)

@@ -32,7 +32,7 @@ func Recip(x float32) float32 {
 	y := fromBits(0x7ef3_11c7 - bits(x))
 	for range 4 {
 		e := 2 - float32(x*y)
-		y = y * e
+		y = float32(y * e)
 	}
 	return y
 }
@@ -42,11 +42,11 @@ func Recip(x float32) float32 {
 // the result is not finite.
 func Rsqrt(x float32) float32 {
 	y := fromBits(0x5f37_59df - bits(x)>>1)
-	h := 0.5 * x
+	h := float32(0.5 * x)
 	for range 4 {
-		hy := h * y
+		hy := float32(h * y)
 		e := 1.5 - float32(hy*y)
-		y = y * e
+		y = float32(y * e)
 	}
 	return y
 }
@@ -81,11 +81,11 @@ func Sigmoid(x float32) float32 {
 	if x >= 0 {
 		return r
 	}
-	return e * r
+	return float32(e * r)
 }
 
 // Silu returns x * sigmoid(x).
-func Silu(x float32) float32 { return x * Sigmoid(x) }
+func Silu(x float32) float32 { return float32(x * Sigmoid(x)) }
 
 // Pow2 returns 2^d for an integer -60 <= d <= 0, and 0 below. Multiplying by it
 // is exact.
@@ -141,7 +141,7 @@ func F32(h uint16) float32 {
 	s, e, m := uint32(h&0x8000)<<16, uint32(h)>>10&31, uint32(h)&0x3ff
 	switch e {
 	case 0:
-		return fromBits(s | bits(float32(m)*0x1p-24))
+		return fromBits(s | bits(float32(float32(m)*0x1p-24)))
 	case 31:
 		return fromBits(s | infBits | m<<13)
 	}

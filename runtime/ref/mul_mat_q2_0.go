@@ -59,7 +59,7 @@ func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 				for i, v := range weights[64*b:][:64] {
 					c += int32(v) * int32(xs[i])
 				}
-				return float32(c) * float32(scale[b]*fromBits(pairs[(t*nb+b)*2]))
+				return float32(float32(c) * float32(scale[b]*fromBits(pairs[(t*nb+b)*2])))
 			})
 		}
 	})
@@ -98,7 +98,7 @@ func mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 					q[i/16] = q[i/16] + float32(v*xs[i])
 				}
 				c := (q[0] + q[1]) + (q[2] + q[3])
-				return c * scale[b]
+				return float32(c * scale[b])
 			})
 		}
 	})

@@ -24,7 +24,7 @@ func (w q2_0) dequant(dst []float32, row, b int) {
 	codes, d := w.block(row, b)
 	for i := range 64 {
 		t := float32(int32(codes[i/16]>>(i%16*2)&3) - 1)
-		dst[i] = Tidy(t * d)
+		dst[i] = Tidy(float32(t * d))
 	}
 }
 

@@ -36,7 +36,7 @@ func normRow(out, u, weight []float32, inv, eps float32) {
 	s := sumSquares(u)
 	r := Rsqrt(float32(s*inv) + eps)
 	for i, v := range u {
-		out[i] = float32(v*r) * weight[i]
+		out[i] = float32(float32(v*r) * weight[i])
 	}
 }
 

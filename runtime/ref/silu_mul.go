@@ -15,7 +15,7 @@ func siluMul(a act) Twin {
 			gate, up := x[2*t*k:][:k], x[(2*t+1)*k:][:k]
 			out := make([]float32, k)
 			for i := range out {
-				out[i] = Silu(gate[i]) * up[i]
+				out[i] = float32(Silu(gate[i]) * up[i])
 			}
 			a.store(args[1], n, t, out)
 		})
