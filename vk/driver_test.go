@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unsafe"
 )
@@ -18,8 +17,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-const validationLayer = "VK_LAYER_KHRONOS_validation"
 
 // rig is a device of the machine's first driver.
 type rig struct {
@@ -65,8 +62,9 @@ func hasExtension(list []ExtensionProperties, name string) bool {
 }
 
 // newRig opens a device with Vulkan 1.2 timeline semaphores and host query
-// reset, and the extensions given where the device has them.
-func newRig(t testing.TB, instanceInfo *InstanceCreateInfo, extensions ...string) *rig {
+// reset. extensions are names of device extensions, and structs with features
+// of them; a test is skipped where the device lacks one of the extensions.
+func newRig(t testing.TB, instanceInfo *InstanceCreateInfo, extensions ...any) *rig {
 	t.Helper()
 	l := load(t)
 	instanceInfo.PApplicationInfo = &ApplicationInfo{PApplicationName: CString("vk test"), ApiVersion: APIVersion12}
@@ -84,14 +82,25 @@ func newRig(t testing.TB, instanceInfo *InstanceCreateInfo, extensions ...string
 		}
 	}
 	offered := must[[]ExtensionProperties](t)(r.instance.EnumerateDeviceExtensionProperties(r.physical, ""))
-	extensions = slices.DeleteFunc(extensions, func(name string) bool { return !hasExtension(offered, name) })
+	var names []string
+	features := []Extensible{&PhysicalDeviceTimelineSemaphoreFeatures{TimelineSemaphore: True}, &PhysicalDeviceHostQueryResetFeatures{HostQueryReset: True}}
+	for _, e := range extensions {
+		if f, ok := e.(Extensible); ok {
+			features = append(features, f)
+			continue
+		}
+		if !hasExtension(offered, e.(string)) {
+			t.Skipf("no %s on this device", e)
+		}
+		names = append(names, e.(string))
+	}
 	priority := float32(1)
 	info := Chain(&DeviceCreateInfo{
 		QueueCreateInfoCount:    1,
 		PQueueCreateInfos:       &DeviceQueueCreateInfo{QueueFamilyIndex: r.family, QueueCount: 1, PQueuePriorities: &priority},
-		EnabledExtensionCount:   uint32(len(extensions)),
-		PpEnabledExtensionNames: CStrings(extensions),
-	}, &PhysicalDeviceTimelineSemaphoreFeatures{TimelineSemaphore: True}, &PhysicalDeviceHostQueryResetFeatures{HostQueryReset: True})
+		EnabledExtensionCount:   uint32(len(names)),
+		PpEnabledExtensionNames: CStrings(names),
+	}, features...)
 	r.device = must[*Device](t)(r.instance.CreateDevice(r.physical, info))
 	t.Cleanup(r.device.DestroyDevice)
 	r.queue = r.device.GetDeviceQueue(r.family, 0)
@@ -289,68 +298,5 @@ func TestErrors(t *testing.T) {
 	t.Setenv(LoaderVariable, "/nonexistent/libvulkan.so")
 	if _, err := Load(); !errors.Is(err, ErrNoLoader) || !strings.Contains(err.Error(), "/nonexistent/libvulkan.so") {
 		t.Errorf("a loader that is not there: %v", err)
-	}
-}
-
-// TestDebugMessages provokes a message of the validation layer and one of our own.
-func TestDebugMessages(t *testing.T) {
-	l := load(t)
-	layers := must[[]LayerProperties](t)(l.EnumerateInstanceLayerProperties())
-	info := &InstanceCreateInfo{}
-	validation := slices.ContainsFunc(layers, func(p LayerProperties) bool { return String(p.LayerName[:]) == validationLayer })
-	if validation {
-		info.EnabledLayerCount, info.PpEnabledLayerNames = 1, CStrings([]string{validationLayer})
-	}
-	if !hasExtension(must[[]ExtensionProperties](t)(l.EnumerateInstanceExtensionProperties("")), EXTDebugUtilsExtensionName) {
-		t.Skip("no VK_EXT_debug_utils on this machine")
-	}
-	info.EnabledExtensionCount, info.PpEnabledExtensionNames = 1, CStrings([]string{EXTDebugUtilsExtensionName})
-	r := newRig(t, info)
-
-	var mu sync.Mutex
-	var got []DebugMessage
-	sink := NewDebugSink(func(m DebugMessage) {
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, m)
-	})
-	defer sink.Close()
-	messenger := must[DebugUtilsMessengerEXT](t)(r.instance.CreateDebugUtilsMessengerEXT(sink.CreateInfo(
-		DebugUtilsMessageSeverityErrorBitEXT|DebugUtilsMessageSeverityWarningBitEXT,
-		DebugUtilsMessageTypeGeneralBitEXT|DebugUtilsMessageTypeValidationBitEXT)))
-	defer r.instance.DestroyDebugUtilsMessengerEXT(messenger)
-
-	ours := &DebugUtilsMessengerCallbackDataEXT{PMessageIdName: CString("ours"), MessageIdNumber: 7, PMessage: CString("hello")}
-	r.instance.SubmitDebugUtilsMessageEXT(DebugUtilsMessageSeverityWarningBitEXT, DebugUtilsMessageTypeGeneralBitEXT, ours)
-	if len(got) != 1 || got[0].ID != "ours" || got[0].Number != 7 || got[0].Text != "hello" ||
-		got[0].Severity != DebugUtilsMessageSeverityWarningBitEXT || got[0].Types != DebugUtilsMessageTypeGeneralBitEXT {
-		t.Fatalf("messages %+v", got)
-	}
-	if !validation {
-		t.Logf("no %s on this machine: only our own message was tested", validationLayer)
-		return
-	}
-	fence := must[Fence](t)(r.device.CreateFence(&FenceCreateInfo{}))
-	defer r.device.DestroyFence(fence)
-	check(t, r.device.NameObject(ObjectTypeFence, uint64(fence), "the fence"))
-	got = nil
-	if b, err := r.device.CreateBuffer(&BufferCreateInfo{Size: 0, Usage: BufferUsageStorageBufferBit}); err == nil {
-		defer r.device.DestroyBuffer(b)
-	}
-	if len(got) == 0 || got[0].Severity != DebugUtilsMessageSeverityErrorBitEXT || got[0].ID != "VUID-VkBufferCreateInfo-size-00912" {
-		t.Errorf("a buffer of no bytes: messages %+v", got)
-	}
-	got = nil
-	check(t, r.device.QueueSubmit(r.queue, nil, fence))
-	_ = r.device.ResetFences([]Fence{fence}) // in use: an error, about our named fence
-	_ = r.device.QueueWaitIdle(r.queue)
-	if len(got) == 0 || len(got[0].Objects) == 0 || got[0].Objects[0] != (DebugObject{ObjectTypeFence, uint64(fence), "the fence"}) {
-		t.Errorf("resetting a fence in use: messages %+v", got)
-	}
-	got = nil
-	sink.Close()
-	r.instance.SubmitDebugUtilsMessageEXT(DebugUtilsMessageSeverityWarningBitEXT, DebugUtilsMessageTypeGeneralBitEXT, ours)
-	if len(got) != 0 {
-		t.Errorf("a closed sink got %+v", got)
 	}
 }
