@@ -31,6 +31,7 @@ import (
 	"github.com/x448/float16"
 
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/model/token"
 )
 
 // Shape is the geometry of a synthetic qwen3 model.
@@ -175,9 +176,9 @@ func (s Shape) meta() []gguf.KV {
 // vocabulary has a token for each byte, names nobody types for the rest, and an
 // end-of-text token.
 func (s Shape) vocabulary() []gguf.KV {
-	tokens, types := make([]string, s.Vocab), make([]int32, s.Vocab)
+	tokens, types := make([]string, s.Vocab), make([]token.Type, s.Vocab)
 	for i := range tokens {
-		tokens[i], types[i] = "tok"+strconv.Itoa(i), 1
+		tokens[i], types[i] = "tok"+strconv.Itoa(i), token.Normal
 	}
 	other := 0x100
 	for b := range 256 {
@@ -188,17 +189,14 @@ func (s Shape) vocabulary() []gguf.KV {
 		}
 		tokens[b] = string(r)
 	}
-	last := s.Vocab - 1
-	tokens[last], types[last] = "<|endoftext|>", 3
-	return []gguf.KV{
-		{Key: "tokenizer.ggml.model", Value: "gpt2"},
-		{Key: "tokenizer.ggml.pre", Value: "qwen2"},
-		{Key: "tokenizer.ggml.tokens", Value: tokens},
-		{Key: "tokenizer.ggml.token_type", Value: types},
-		{Key: "tokenizer.ggml.merges", Value: []string{}},
-		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(last)},
-		{Key: "tokenizer.ggml.add_bos_token", Value: false},
+	eos := int32(s.Vocab - 1)
+	tokens[eos], types[eos] = "<|endoftext|>", token.Control
+	vocab := token.Vocab{Pre: "qwen2", Tokens: tokens, Types: types, Merges: []string{}, BOS: -1, EOS: eos, EOT: -1, Pad: -1}
+	var kvs []gguf.KV
+	for _, e := range vocab.Metadata() {
+		kvs = append(kvs, gguf.KV(e))
 	}
+	return kvs
 }
 
 const gamma = 0x9e3779b97f4a7c15

@@ -84,7 +84,7 @@ func TestWide(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
-	const want = "1d7cf9922496f7f8f5fe7ae0223e9aa69ce53723de3d546af3e5445dfbb35116"
+	const want = "50a69e88a8d1fc0a3f325ae2ead927ac6d3c494590754aed29d7772749a1c8db"
 	if got := hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("Wide has SHA-256 %s, want %s", got, want)
 	}
