@@ -80,9 +80,9 @@ func (e *emitter) emitCommand(b *bytes.Buffer, c wanted) error {
 	for _, s := range m.before {
 		fmt.Fprintln(b, s)
 	}
-	call := "call"
-	if c.result != "VkResult" {
-		call = "value"
+	call := "value"
+	if c.result == "VkResult" {
+		call = "call"
 	}
 	invoke := fmt.Sprintf("%s.procs.%s(%s, %s)", recv, call, index(c), strings.Join(m.args, ", "))
 	switch {
@@ -113,12 +113,11 @@ func (m *method) emitEnumeration(b *bytes.Buffer, invoke string) {
 	if m.needsFill(m.enumerates.base) {
 		fill = "func(p *" + elem + ") { p.fill() }"
 	}
-	ret := "return "
 	if m.result == "VkResult" {
 		fmt.Fprintf(b, "return enumerate(func(n *%s, p *%s) Result { return Result(%s) }, %s)\n", count, elem, invoke, fill)
 		return
 	}
-	fmt.Fprintf(b, "list, _ := enumerate(func(n *%s, p *%s) Result { %s; return Success }, %s)\n%slist\n", count, elem, invoke, fill, ret)
+	fmt.Fprintf(b, "list, _ := enumerate(func(n *%s, p *%s) Result { %s; return Success }, %s)\nreturn list\n", count, elem, invoke, fill)
 }
 
 func (m *method) param(name string) decl {

@@ -10,16 +10,17 @@ import (
 
 // registry is the part of vk.xml that the generator needs.
 type registry struct {
-	headerVersion string
-	types         map[string]*ctype
-	enums         map[string]*enum
-	constants     map[string]constant
-	commands      map[string]*ccommand
-	typeAlias     map[string]string
-	commandAlias  map[string][]string // canonical name -> other names
-	extensions    map[string]bool
-	origin        map[string]string // command or type -> "Vulkan 1.1" or extension
-	tags          map[string]bool   // vendor suffixes
+	version      string // of the API's newest version: 1.4
+	header       string // patch level of the headers: 363
+	types        map[string]*ctype
+	enums        map[string]*enum
+	constants    map[string]constant
+	commands     map[string]*ccommand
+	typeAlias    map[string]string
+	commandAlias map[string][]string // canonical name -> other names
+	extensions   map[string]bool
+	origin       map[string]string // command or type -> "Vulkan 1.1" or extension
+	tags         map[string]bool   // vendor suffixes
 }
 
 type ctype struct {
@@ -48,14 +49,12 @@ type ccommand struct {
 
 type enum struct {
 	name   string
-	wide   bool
 	values []enumValue
 }
 
 type enumValue struct {
-	name    string
-	value   int64
-	comment string
+	name  string
+	value int64
 }
 
 type constant struct{ ctype, value string }
@@ -85,7 +84,8 @@ func readRegistry(root *node) (*registry, error) {
 	root.each("enums", func(n *node) { keep(r.readEnums(n)) })
 	root.each("commands", func(n *node) { n.each("command", r.readCommand) })
 	root.each("feature", func(n *node) {
-		keep(r.readRequires(n, 0, "Vulkan "+n.attrs["number"]))
+		r.version = n.attrs["number"]
+		keep(r.readRequires(n, 0, "Vulkan "+r.version))
 	})
 	root.each("extensions", func(n *node) {
 		n.each("extension", func(x *node) {
@@ -110,7 +110,7 @@ func (r *registry) readType(n *node) {
 	}
 	if t.name == "VK_HEADER_VERSION" {
 		if m := versionDefine.FindStringSubmatch(n.flat()); m != nil {
-			r.headerVersion = m[1]
+			r.header = m[1]
 		}
 	}
 	if alias := n.attrs["alias"]; alias != "" {
@@ -181,7 +181,7 @@ func (r *registry) readEnums(n *node) error {
 		})
 		return nil
 	}
-	en := &enum{name: name, wide: n.attrs["bitwidth"] == "64"}
+	en := &enum{name: name}
 	r.enums[name] = en
 	var err error
 	n.each("enum", func(e *node) { err = firstError(err, en.add(e, 0)) })
@@ -199,7 +199,7 @@ func (en *enum) add(n *node, extension int64) error {
 	if n.attrs["alias"] != "" || !n.inAPI("api") {
 		return nil
 	}
-	v := enumValue{name: n.attrs["name"], comment: n.attrs["comment"]}
+	v := enumValue{name: n.attrs["name"]}
 	for _, old := range en.values {
 		if old.name == v.name {
 			return nil
