@@ -1,0 +1,231 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/ref"
+)
+
+// step is one node with the words of its bindings before it and, by the twin,
+// after it.
+type step struct {
+	node   *graph.Node
+	values []*words // by binding; bindings of one value share an entry
+}
+
+type words struct {
+	access        graph.Access
+	kind          graph.Kind
+	before, after []uint32
+}
+
+// written counts the words of the bindings that the node writes.
+func (s *step) written() (n int64) {
+	seen := map[*words]bool{}
+	for _, w := range s.values {
+		if !seen[w] && w.access&graph.Write != 0 {
+			n += int64(len(w.after))
+		}
+		seen[w] = true
+	}
+	return n
+}
+
+// Words that stand where nothing has been written: in outputs, and around bindings.
+const (
+	poison = 0xc0ffee11
+	guard  = 0xfeedface
+)
+
+// steps records the case and runs it on the reference. Nodes of other
+// contracts, which make inputs, are run there only.
+func (c *Case) steps(ctx context.Context) ([]*step, error) {
+	x := ref.New()
+	defer x.Close()
+	m := c.maker(x)
+	c.record(m)
+	if m.err != nil {
+		return nil, m.err
+	}
+	p, err := x.Compile(m.G)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	var steps []*step
+	for i, n := range m.G.Nodes {
+		var s *step
+		if n.Contract == c.Contract {
+			s = &step{node: n}
+			if err := s.before(x, p); err != nil {
+				return nil, err
+			}
+			steps = append(steps, s)
+		}
+		if err := x.RunNodes(ctx, p, i, i+1); err != nil {
+			return nil, err
+		}
+		if s != nil {
+			if err := s.after(x, p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("no node of contract %s", c.Contract)
+	}
+	return steps, nil
+}
+
+// before takes the words that the node finds, having put poison into what it
+// only writes.
+func (s *step) before(x graph.Executor, p graph.Program) error {
+	byValue := map[*graph.Value]*words{}
+	for _, a := range s.node.Args {
+		if byValue[a.Value] == nil {
+			byValue[a.Value] = &words{kind: a.Kind, before: make([]uint32, a.Bytes/4), after: make([]uint32, a.Bytes/4)}
+		}
+		byValue[a.Value].access |= a.Access
+		s.values = append(s.values, byValue[a.Value])
+	}
+	for v, w := range byValue {
+		buf, at := p.Place(v)
+		if w.access == graph.Write {
+			for i := range w.before {
+				w.before[i] = poison
+			}
+			if err := x.Write(buf, at, asBytes(w.before)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := x.Read(buf, at, asBytes(w.before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *step) after(x graph.Executor, p graph.Program) error {
+	for i, a := range s.node.Args {
+		buf, at := p.Place(a.Value)
+		if err := x.Read(buf, at, asBytes(s.values[i].after)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bench runs steps on the executor under test, in one buffer that grows.
+type bench struct {
+	x    graph.Executor
+	buf  graph.Buffer
+	runs int
+}
+
+func (b *bench) close() {
+	if b.buf != nil {
+		b.x.Free(b.buf)
+	}
+}
+
+// alignWords is the alignment of bindings, and the least distance between two.
+const alignWords = 64
+
+// check runs a step and returns the first word that differs: of any binding,
+// read-only ones included, or of the guard words around them.
+func (b *bench) check(ctx context.Context, s *step) (*Failure, error) {
+	b.runs++
+	at := make([]int, len(s.values)) // first word of each binding
+	place := map[*words]int{}
+	end := alignWords * (1 + b.runs%3)
+	for i, w := range s.values {
+		if _, ok := place[w]; !ok {
+			if uint64(len(w.before))*4 > b.x.Limits().MaxBinding {
+				return nil, fmt.Errorf("a binding of %d bytes, at most %d", len(w.before)*4, b.x.Limits().MaxBinding)
+			}
+			place[w] = end
+			end += (len(w.before)/alignWords + 2) * alignWords
+		}
+		at[i] = place[w]
+	}
+	if b.buf == nil || b.buf.Bytes() < uint64(end)*4 {
+		b.close()
+		b.buf = nil
+		buf, err := b.x.Alloc(graph.Cache, "conform", uint64(end)*4)
+		if err != nil {
+			return nil, err
+		}
+		b.buf = buf
+	}
+	before, want := make([]uint32, end), make([]uint32, end)
+	for i := range before {
+		before[i], want[i] = guard, guard
+	}
+	g := graph.New("conform")
+	n := *s.node
+	n.Args = make([]graph.Arg, len(s.node.Args))
+	values := map[*words]*graph.Value{}
+	for i, a := range s.node.Args {
+		w := s.values[i]
+		copy(before[at[i]:], w.before)
+		copy(want[at[i]:], w.after)
+		if values[w] == nil {
+			values[w] = &graph.Value{Name: a.Name, Kind: a.Kind, Shape: a.Shape, Bytes: a.Bytes, Buffer: b.buf, Offset: uint64(at[i]) * 4}
+		}
+		n.Args[i] = graph.Arg{Value: values[w], Access: a.Access}
+	}
+	g.Add(&n)
+	got, err := b.run(ctx, g, before)
+	if err != nil {
+		return nil, err
+	}
+	return s.compare(at, got, want), nil
+}
+
+func (b *bench) run(ctx context.Context, g *graph.Graph, image []uint32) ([]uint32, error) {
+	if err := b.x.Write(b.buf, 0, asBytes(image)); err != nil {
+		return nil, err
+	}
+	p, err := b.x.Compile(g)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	if err := b.x.Run(ctx, p); err != nil {
+		return nil, err
+	}
+	got := make([]uint32, len(image))
+	return got, b.x.Read(b.buf, 0, asBytes(got))
+}
+
+// compare finds the first wrong word and names the binding that it lies in, or
+// lies closest behind.
+func (s *step) compare(at []int, got, want []uint32) *Failure {
+	for i := range want {
+		if got[i] == want[i] {
+			continue
+		}
+		binding := 0
+		for j, first := range at {
+			if first <= i && first >= at[binding] {
+				binding = j
+			}
+		}
+		w := s.values[binding]
+		if k := i - at[binding]; k >= 0 && k < len(w.after) && w.kind == graph.F32 && isNaN(got[i]) && isNaN(want[i]) {
+			continue // NaN bits are nobody's promise
+		}
+		return &Failure{Binding: binding, Word: i - at[binding], Got: got[i], Want: want[i]}
+	}
+	return nil
+}
+
+func isNaN(w uint32) bool { return w&0x7fff_ffff > 0x7f80_0000 }
+
+func asBytes(words []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*4)
+}

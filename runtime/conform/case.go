@@ -1,0 +1,125 @@
+package conform
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/ref"
+)
+
+// Case is one made-up run of a contract. It depends on nothing but the
+// contract, the seed and the index.
+type Case struct {
+	Contract string
+	Index    int
+	Name     string    // index, shape and kinds of values
+	Domain   [2]uint32 // of the node
+	Work     uint64    // multiply-adds or element operations, about
+	Products int64     // output words of rows of at least 64 random weights
+
+	rng    *rand.Rand
+	act    op.Act
+	record func(m *maker)
+}
+
+// A space is the shapes and values of a contract: it sets the Domain, Work,
+// Products, record and, from shape and kinds, Name of a case.
+type space func(c *Case, r *rand.Rand)
+
+// NewCase makes case index of a contract. The first cases are edges. Case
+// panics for a contract that Contracts does not list.
+func NewCase(contract string, seed uint64, index int) *Case {
+	h := fnv.New64a()
+	h.Write([]byte(contract))
+	c := &Case{Contract: contract, Index: index, act: op.F32}
+	c.rng = rand.New(rand.NewPCG(seed, h.Sum64()+uint64(index)))
+	spaces[contract](c, c.rng)
+	c.Name = fmt.Sprintf("%d (%s)", index, c.Name)
+	return c
+}
+
+var spaces = map[string]space{
+	"dequant_q2_0":       dequant,
+	"get_rows_q2_0":      getRowsQ2_0,
+	"get_rows_f32":       getRowsF32,
+	"add_check_f32":      addCheck,
+	"quantize_f16":       quantize(op.F16),
+	"quantize_i8":        quantize(op.I8),
+	"rms_norm_f32":       rmsNorm(op.F32),
+	"rms_norm_f16":       rmsNorm(op.F16),
+	"rms_norm_i8":        rmsNorm(op.I8),
+	"silu_mul_f32":       siluMul(op.F32),
+	"silu_mul_f16":       siluMul(op.F16),
+	"silu_mul_i8":        siluMul(op.I8),
+	"mul_mat_q2_0_i8":    mulMat(op.I8),
+	"mul_mat_q2_0_f16":   mulMat(op.F16),
+	"mul_mat_q2_0_f32":   mulMat(op.F32),
+	"qkv_rope_cache_f16": qkvRopeCache,
+	"attention_f16":      attention,
+	"attention_part_f16": attentionPart(op.F32),
+	"attention_join_f32": attentionPart(op.F32),
+	"attention_join_f16": attentionPart(op.F16),
+	"attention_join_i8":  attentionPart(op.I8),
+	"argmax_f32":         argmax,
+}
+
+// from returns entry i of a list, round and round. Lists of one space have
+// coprime lengths, so that rising i meets all combinations.
+func (c *Case) from(list []int) int { return list[c.Index%len(list)] }
+
+// shape sets what a case is about.
+func (c *Case) shape(x, y int, work uint64, format string, args ...any) {
+	c.Domain = [2]uint32{uint32(x), uint32(y)}
+	c.Work = work
+	c.Name = fmt.Sprintf(format, args...)
+}
+
+// maker records the graph of a case on the reference.
+type maker struct {
+	op.Builder
+	x      *ref.Executor
+	r      *rand.Rand
+	consts []float32
+	err    error
+}
+
+func (c *Case) maker(x *ref.Executor) *maker {
+	return &maker{x: x, r: c.rng, Builder: op.Builder{G: graph.New(c.Name), Act: c.act}}
+}
+
+// input is a value with words in a buffer of the reference.
+func (m *maker) input(name string, kind graph.Kind, words []uint32, shape ...int) *graph.Value {
+	buf, err := m.x.Alloc(graph.Scratch, name, uint64(len(words))*4)
+	if err == nil {
+		err = m.x.Write(buf, 0, asBytes(words))
+	}
+	if err != nil {
+		m.err = err
+		buf = nil
+	}
+	return &graph.Value{Name: name, Kind: kind, Bytes: uint64(len(words)) * 4, Buffer: buf, Shape: shape}
+}
+
+// rows is n rows of k values.
+func (m *maker) rows(name string, n, k int, v values) op.Rows {
+	return op.Rows{Value: m.input(name, graph.F32, wordsOf(v.floats(m.r, n*k)), k, n), N: n, K: k}
+}
+
+// constant adds to the constants; setConsts ends them.
+func (m *maker) constant(data []float32) op.Const {
+	c := op.Const{Offset: len(m.consts), Len: len(data)}
+	m.consts = append(m.consts, data...)
+	return c
+}
+
+func (m *maker) setConsts() {
+	m.Consts = m.input("consts", graph.F32, wordsOf(m.consts), len(m.consts))
+}
+
+func wordsOf(x []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
+}

@@ -1,0 +1,239 @@
+// Package conform holds every executor, driver and implementation to the
+// reference: it makes up cases of each contract, edges first, runs them on the
+// executor under test and on the twins of runtime/ref, and compares all words.
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/ref"
+	"github.com/ternvk/tern/spirv"
+)
+
+// Options say what is held to the reference, and how long.
+type Options struct {
+	// Open opens the executor under test with implementations forced by
+	// contract ("" is the base). Each implementation gets an executor of its own.
+	Open func(kernels map[string]string) (graph.Executor, error)
+	// Contracts are the contracts to run; all of them when empty.
+	Contracts []string
+	// Impl, when not nil, is the only implementation to run, "" the base.
+	Impl *string
+	// Seed, with a contract and an index, is all that a case depends on.
+	Seed uint64
+	// First is the index of the first case.
+	First int
+	// Cases bounds the cases of an implementation; 0: no bound.
+	Cases int
+	// Products ends an implementation of a matrix product when so many output
+	// words of rows of at least 64 random weights are compared; 0: no such end.
+	Products int64
+	// Time ends an implementation after the case that exceeds it; 0: no bound.
+	Time time.Duration
+	// Work leaves out cases of more multiply-adds (or element operations); 0: none.
+	Work uint64
+	// Progress, when not nil, hears of every implementation that is done.
+	Progress func(Result)
+}
+
+// Report is what a run found, one result an implementation.
+type Report struct {
+	Executor string   `json:"executor"`
+	Seed     uint64   `json:"seed"`
+	Results  []Result `json:"results"`
+}
+
+// Result is what a run found about one implementation of a contract.
+type Result struct {
+	Contract string        `json:"contract"`
+	Impl     string        `json:"impl"`
+	Cases    int           `json:"cases"`
+	Words    int64         `json:"words"`    // words compared
+	Products int64         `json:"products"` // of these, words of rows of at least 64 random weights
+	Failed   int           `json:"failed"`   // cases with a difference
+	Failures []Failure     `json:"failures,omitempty"`
+	Skipped  string        `json:"skipped,omitempty"` // why nothing, or less than asked for, was run
+	Elapsed  time.Duration `json:"elapsed_ns"`
+}
+
+// Kernel is the name of the implementation.
+func (r *Result) Kernel() string {
+	if r.Impl == "" {
+		return r.Contract
+	}
+	return r.Contract + "__" + r.Impl
+}
+
+func (r *Result) String() string {
+	switch {
+	case r.Failed > 0:
+		return fmt.Sprintf("FAIL %-32s %d of %d cases: %v", r.Kernel(), r.Failed, r.Cases, r.Failures[0])
+	case r.Cases == 0:
+		return fmt.Sprintf("skip %-32s %s", r.Kernel(), r.Skipped)
+	}
+	s := fmt.Sprintf("pass %-32s %d cases, %d words, %.1f s", r.Kernel(), r.Cases, r.Words, r.Elapsed.Seconds())
+	if r.Products > 0 {
+		s += fmt.Sprintf(", %d products", r.Products)
+	}
+	if r.Skipped != "" {
+		s += " (" + r.Skipped + ")"
+	}
+	return s
+}
+
+// Failure is the first difference of a case.
+type Failure struct {
+	Case    string `json:"case"`
+	Binding int    `json:"binding"`
+	Word    int    `json:"word"` // of the binding; negative or beyond its end: memory that is not the binding's
+	Got     uint32 `json:"got"`
+	Want    uint32 `json:"want"`
+	Err     string `json:"error,omitempty"` // the executor's error, instead of words
+}
+
+func (f Failure) String() string {
+	if f.Err != "" {
+		return fmt.Sprintf("case %s: %s", f.Case, f.Err)
+	}
+	return fmt.Sprintf("case %s: binding %d word %d is %#08x, want %#08x", f.Case, f.Binding, f.Word, f.Got, f.Want)
+}
+
+// Failed reports whether any case failed.
+func (r *Report) Failed() bool {
+	return slices.ContainsFunc(r.Results, func(r Result) bool { return r.Failed > 0 })
+}
+
+// keptFailures is the number of failures that a result spells out.
+const keptFailures = 8
+
+// Contracts lists the contracts, sorted.
+func Contracts() []string {
+	names := ref.Contracts()
+	slices.Sort(names)
+	return names
+}
+
+// Run holds the implementations that opts names to the reference. Differences
+// are in the report; an error means that the suite itself could not run.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	contracts := opts.Contracts
+	if len(contracts) == 0 {
+		contracts = Contracts()
+	}
+	report := &Report{Seed: opts.Seed}
+	for _, contract := range contracts {
+		if _, ok := spaces[contract]; !ok {
+			return nil, fmt.Errorf("conform: no cases for contract %q; known are %s", contract, strings.Join(Contracts(), ", "))
+		}
+		found := false
+		for _, k := range spirv.Contract(contract) {
+			if opts.Impl != nil && k.Impl != *opts.Impl {
+				continue
+			}
+			found = true
+			result, name, err := runKernel(ctx, opts, k)
+			if err != nil {
+				return report, fmt.Errorf("conform: %s: %w", k.Name, err)
+			}
+			if name != "" {
+				report.Executor = name
+			}
+			report.Results = append(report.Results, result)
+			if opts.Progress != nil {
+				opts.Progress(result)
+			}
+		}
+		if !found && len(opts.Contracts) > 0 {
+			return report, fmt.Errorf("conform: contract %s has no such implementation", contract)
+		}
+	}
+	return report, nil
+}
+
+func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, executor string, err error) {
+	r = Result{Contract: k.Contract, Impl: k.Impl}
+	if k.Class != spirv.ClassExact {
+		r.Skipped = "not exact: " + k.Class
+		return r, "", nil
+	}
+	start := time.Now()
+	defer func() { r.Elapsed = time.Since(start) }()
+	x, err := opts.Open(map[string]string{k.Contract: k.Impl})
+	if errors.Is(err, graph.ErrUnsupported) {
+		r.Skipped = err.Error()
+		return r, "", nil
+	}
+	if err != nil {
+		return r, "", err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	bench := &bench{x: x}
+	defer bench.close()
+	large := 0
+	for i := opts.First; ; i++ {
+		if opts.Cases > 0 && i >= opts.First+opts.Cases || opts.Products > 0 && r.Products >= opts.Products ||
+			opts.Time > 0 && time.Since(start) > opts.Time {
+			break
+		}
+		c := NewCase(k.Contract, opts.Seed, i)
+		if !admits(k, c.Domain) {
+			continue
+		}
+		if opts.Work > 0 && c.Work > opts.Work {
+			large++
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return r, x.Name(), err
+		}
+		if err := r.run(ctx, bench, c); err != nil {
+			return r, x.Name(), err
+		}
+	}
+	if large > 0 {
+		r.Skipped = fmt.Sprintf("%d cases above %d operations left out", large, opts.Work)
+	}
+	return r, x.Name(), nil
+}
+
+// run adds one case to the result. Its error is the reference's.
+func (r *Result) run(ctx context.Context, b *bench, c *Case) error {
+	steps, err := c.steps(ctx)
+	if err != nil {
+		return fmt.Errorf("case %s on the reference: %w", c.Name, err)
+	}
+	r.Cases++
+	r.Products += c.Products
+	for _, s := range steps {
+		r.Words += s.written()
+		f, err := b.check(ctx, s)
+		if err != nil {
+			f = &Failure{Err: err.Error()}
+		}
+		if f == nil {
+			continue
+		}
+		f.Case = c.Name
+		if r.Failed++; len(r.Failures) < keptFailures {
+			r.Failures = append(r.Failures, *f)
+		}
+		return nil
+	}
+	return nil
+}
+
+// admits reports whether the bounds of an implementation's line allow a domain.
+func admits(k *spirv.Kernel, domain [2]uint32) bool {
+	for i, axis := range [2]string{"x", "y"} {
+		if domain[i] < k.Tile.Get("min"+axis, 0) || domain[i] > k.Tile.Get("max"+axis, 0xffffffff) {
+			return false
+		}
+	}
+	return true
+}
