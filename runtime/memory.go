@@ -1,0 +1,346 @@
+package runtime
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/vk"
+)
+
+// Besides the purposes of buffers there is memory of the runtime itself.
+const (
+	staged      = graph.NumPurposes // staging rings
+	numPurposes = staged + 1
+)
+
+const placeAlignment = 256 // of buffers and of values: the largest minStorageBufferOffsetAlignment
+
+// memory owns the allocations. Buffers of a purpose share blocks.
+type memory struct {
+	blocks [numPurposes][]*block
+	used   []uint64 // bytes allocated, by heap
+	counts [numPurposes]Use
+}
+
+// Use counts what a purpose holds.
+type Use struct {
+	Buffers    int
+	Bytes      uint64 // of the buffers
+	Blocks     int
+	BlockBytes uint64 // of the allocations that hold them
+}
+
+// block is one allocation with one VkBuffer over all of it.
+type block struct {
+	memory  vk.DeviceMemory
+	handle  vk.Buffer
+	bytes   uint64
+	heap    int
+	mapped  []byte // nil when the host cannot see it
+	free    []span // sorted, never adjacent
+	buffers int
+}
+
+type span struct{ from, to uint64 }
+
+// Buffer is a part of a device's memory.
+type Buffer struct {
+	device  *Device
+	block   *block
+	purpose graph.Purpose
+	name    string
+	offset  uint64 // in the block
+	bytes   uint64
+	size    uint64 // bytes taken, with padding
+	freed   bool
+}
+
+// Bytes is the size that was asked for.
+func (b *Buffer) Bytes() uint64 { return b.bytes }
+
+func (b *Buffer) mapped() []byte {
+	if b.block.mapped == nil {
+		return nil
+	}
+	return b.block.mapped[b.offset:][:b.bytes:b.bytes]
+}
+
+func (m *memory) open(d *Device) { m.used = make([]uint64, len(d.plan.Heaps)) }
+
+func (m *memory) close(d *Device) {
+	for _, list := range m.blocks {
+		for _, b := range list {
+			b.destroy(d)
+		}
+	}
+	m.blocks = [numPurposes][]*block{}
+}
+
+// Alloc returns zeroed memory. An error that wraps graph.ErrOutOfMemory gives
+// what is needed and what there is; nothing is allocated then.
+func (d *Device) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p >= graph.NumPurposes {
+		return nil, fmt.Errorf("alloc %s: purpose %d does not exist", name, p)
+	}
+	b, err := d.alloc(p, name, bytes, d.plan.WantsOf(p))
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// alloc is Alloc with mu held.
+func (d *Device) alloc(p graph.Purpose, name string, bytes uint64, wants plan.Wants) (*Buffer, error) {
+	if err := d.usable(); err != nil {
+		return nil, err
+	}
+	size := (max(bytes, 4) + placeAlignment - 1) &^ (placeAlignment - 1)
+	if size < bytes || size > d.Limits().MaxBuffer {
+		return nil, fmt.Errorf("%s: %s buffer %q of %d bytes, one allocation holds at most %d: %w",
+			d.Name(), purposeName(p), name, bytes, d.Limits().MaxBuffer, graph.ErrOutOfMemory)
+	}
+	b := &Buffer{device: d, purpose: p, name: name, bytes: bytes, size: size}
+	for _, blk := range d.memory.blocks[p] {
+		if at, ok := blk.take(size); ok {
+			b.block, b.offset = blk, at
+			break
+		}
+	}
+	if b.block == nil {
+		blk, err := d.newBlock(p, name, size, wants)
+		if err != nil {
+			return nil, err
+		}
+		b.block = blk
+		b.offset, _ = blk.take(size)
+	}
+	if err := d.zero(b); err != nil {
+		d.release(b)
+		return nil, err
+	}
+	c := &d.memory.counts[p]
+	c.Buffers++
+	c.Bytes += bytes
+	return b, nil
+}
+
+func purposeName(p graph.Purpose) string {
+	if p == staged {
+		return "staging"
+	}
+	return p.String()
+}
+
+func (d *Device) zero(b *Buffer) error {
+	if m := b.mapped(); m != nil {
+		clear(m)
+		return nil
+	}
+	return d.once.run(d, "clearing "+b.name, func(cmd vk.CommandBuffer) {
+		d.afterAll(cmd)
+		d.vk.CmdFillBuffer(cmd, b.block.handle, b.offset, b.size, 0)
+	})
+}
+
+// newBlock allocates a block for a buffer of the given size: the usual size of
+// the purpose if there is room for it, at least the buffer's.
+func (d *Device) newBlock(p graph.Purpose, name string, size uint64, wants plan.Wants) (*block, error) {
+	usual := size
+	if p < graph.NumPurposes {
+		usual = max(size, d.plan.BlockBytes(p)&^(placeAlignment-1))
+	}
+	blk, err := d.tryBlock(p, name, usual, wants)
+	if err != nil && usual > size {
+		blk, err = d.tryBlock(p, name, size, wants)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.memory.blocks[p] = append(d.memory.blocks[p], blk)
+	return blk, nil
+}
+
+func (d *Device) tryBlock(p graph.Purpose, name string, size uint64, wants plan.Wants) (blk *block, err error) {
+	blk = &block{free: []span{{0, size}}}
+	defer func() {
+		if err != nil {
+			blk.destroy(d)
+		}
+	}()
+	what := fmt.Sprintf("%d bytes for %s buffer %q", size, purposeName(p), name)
+	blk.handle, err = d.vk.CreateBuffer(&vk.BufferCreateInfo{
+		Size:  size,
+		Usage: vk.BufferUsageStorageBufferBit | vk.BufferUsageTransferSrcBit | vk.BufferUsageTransferDstBit,
+	})
+	if err != nil {
+		return nil, d.failed(what, err)
+	}
+	req := d.vk.GetBufferMemoryRequirements(blk.handle)
+	kind, err := d.plan.MemoryType(req.MemoryTypeBits, wants)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", d.Name(), what, err)
+	}
+	blk.heap = d.plan.Types[kind].Heap
+	if room := d.room(blk.heap); req.Size > room.Bytes {
+		return nil, fmt.Errorf("%s: %s: %w: %d MiB are left of %s", d.Name(), what, graph.ErrOutOfMemory, room.Bytes>>20, room.Why)
+	}
+	blk.memory, err = d.vk.AllocateMemory(&vk.MemoryAllocateInfo{AllocationSize: req.Size, MemoryTypeIndex: uint32(kind)})
+	if err != nil {
+		return nil, d.failed(what, err)
+	}
+	blk.bytes = req.Size
+	d.memory.used[blk.heap] += blk.bytes
+	c := &d.memory.counts[p]
+	c.Blocks++
+	c.BlockBytes += blk.bytes
+	defer func() {
+		if err != nil {
+			d.memory.forget(p, blk)
+		}
+	}()
+	if err = d.vk.BindBufferMemory(blk.handle, blk.memory, 0); err != nil {
+		return nil, d.failed(what, err)
+	}
+	if d.plan.Types[kind].Flags&plan.Mapped == plan.Mapped {
+		at, err := d.vk.MapMemory(blk.memory, 0, vk.WholeSize, 0)
+		if err != nil {
+			return nil, d.failed(what, err)
+		}
+		blk.mapped = unsafe.Slice((*byte)(at), size)
+	}
+	return blk, nil
+}
+
+func (m *memory) forget(p graph.Purpose, blk *block) {
+	m.used[blk.heap] -= blk.bytes
+	m.counts[p].Blocks--
+	m.counts[p].BlockBytes -= blk.bytes
+}
+
+func (blk *block) destroy(d *Device) {
+	if blk.handle != 0 {
+		d.vk.DestroyBuffer(blk.handle)
+	}
+	if blk.memory != 0 {
+		d.vk.FreeMemory(blk.memory) // unmaps it
+	}
+}
+
+// room asks the driver for the budgets of the moment.
+func (d *Device) room(heap int) plan.Room {
+	if d.plan.HasBudget {
+		var now plan.Snapshot
+		takeMemory(d.instance, d.physical, &now, true)
+		caps := d.opts.Test.Caps
+		for i := range d.plan.Heaps {
+			d.plan.Heaps[i].Budget, d.plan.Heaps[i].Usage = now.Heaps[i].Budget, now.Heaps[i].Usage
+			if caps.Heap != 0 {
+				d.plan.Heaps[i].Budget = min(now.Heaps[i].Budget, caps.Heap)
+			}
+		}
+	}
+	return d.plan.Room(heap, d.memory.used[heap])
+}
+
+// Check tells whether buffers of the given sizes fit beside what is allocated,
+// before anything is allocated.
+func (d *Device) Check(need [graph.NumPurposes]uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(); err != nil {
+		return err
+	}
+	d.room(0) // refreshes the budgets
+	if err := d.plan.Check(need, d.memory.used); err != nil {
+		return fmt.Errorf("%s: %w", d.Name(), err)
+	}
+	return nil
+}
+
+// take finds room for size bytes.
+func (blk *block) take(size uint64) (uint64, bool) {
+	for i, f := range blk.free {
+		if f.to-f.from < size {
+			continue
+		}
+		if blk.free[i].from += size; blk.free[i].from == f.to {
+			blk.free = slices.Delete(blk.free, i, i+1)
+		}
+		blk.buffers++
+		return f.from, true
+	}
+	return 0, false
+}
+
+func (blk *block) give(s span) {
+	i, _ := slices.BinarySearchFunc(blk.free, s, func(a, b span) int { return int(int64(a.from) - int64(b.from)) })
+	blk.free = slices.Insert(blk.free, i, s)
+	if i+1 < len(blk.free) && blk.free[i].to == blk.free[i+1].from {
+		blk.free[i].to = blk.free[i+1].to
+		blk.free = slices.Delete(blk.free, i+1, i+2)
+	}
+	if i > 0 && blk.free[i-1].to == blk.free[i].from {
+		blk.free[i-1].to = blk.free[i].to
+		blk.free = slices.Delete(blk.free, i, i+1)
+	}
+	blk.buffers--
+}
+
+// Free returns a buffer's memory. Programs that use it can no longer run.
+// Freeing nil, twice, or after Close does nothing.
+func (d *Device) Free(gb graph.Buffer) {
+	b, ok := gb.(*Buffer)
+	if !ok || b == nil || b.device != d {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || b.freed {
+		return
+	}
+	d.free(b)
+}
+
+// free is Free with mu held. Runs wait for the device, so it is idle.
+func (d *Device) free(b *Buffer) {
+	c := &d.memory.counts[b.purpose]
+	c.Buffers--
+	c.Bytes -= b.bytes
+	d.freed++
+	d.release(b)
+}
+
+// release gives the bytes back, and the block when it is empty.
+func (d *Device) release(b *Buffer) {
+	b.freed = true
+	b.block.give(span{b.offset, b.offset + b.size})
+	if b.block.buffers == 0 {
+		list := &d.memory.blocks[b.purpose]
+		*list = slices.DeleteFunc(*list, func(blk *block) bool { return blk == b.block })
+		d.memory.forget(b.purpose, b.block)
+		b.block.destroy(d)
+	}
+}
+
+// Stats counts what the device holds.
+type Stats struct {
+	Purposes  [graph.NumPurposes]Use
+	Staging   Use
+	Programs  int
+	Pipelines int
+	Submits   int
+}
+
+// Stats returns the counts of the moment.
+func (d *Device) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{Staging: d.memory.counts[staged], Programs: len(d.programs), Pipelines: len(d.pipes.ready), Submits: d.submits}
+	copy(s.Purposes[:], d.memory.counts[:])
+	return s
+}

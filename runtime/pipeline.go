@@ -1,0 +1,231 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/spirv"
+	"github.com/ternvk/tern/vk"
+)
+
+// pipelines makes compute pipelines when they are first needed and keeps them.
+type pipelines struct {
+	sets    map[int]vk.DescriptorSetLayout // by number of bindings
+	layouts map[layoutKey]vk.PipelineLayout
+	shaders map[*spirv.Kernel]*shader
+	ready   map[pipelineKey]*pipeline
+	cache   vk.PipelineCache
+	file    string // of the cache, "" for none
+	loaded  int    // bytes read from it
+}
+
+type layoutKey struct{ bindings, push int }
+
+// shader is a kernel's module as this device gets it: with float controls, and
+// replaced by a file of KernelDir if there is one.
+type shader struct {
+	module vk.ShaderModule
+	info   spirv.Info
+}
+
+type pipelineKey struct {
+	kernel *spirv.Kernel
+	spec   string // the words of the specialisation constants from id 1
+	based  bool   // dispatched with a base, see plan.Grid
+}
+
+type pipeline struct {
+	handle vk.Pipeline
+	layout vk.PipelineLayout
+	set    vk.DescriptorSetLayout
+}
+
+func (ps *pipelines) open(d *Device) error {
+	ps.sets = map[int]vk.DescriptorSetLayout{}
+	ps.layouts = map[layoutKey]vk.PipelineLayout{}
+	ps.shaders = map[*spirv.Kernel]*shader{}
+	ps.ready = map[pipelineKey]*pipeline{}
+	return ps.load(d)
+}
+
+func (ps *pipelines) close(d *Device) {
+	for _, p := range ps.ready {
+		d.vk.DestroyPipeline(p.handle)
+	}
+	for _, s := range ps.shaders {
+		d.vk.DestroyShaderModule(s.module)
+	}
+	for _, l := range ps.layouts {
+		d.vk.DestroyPipelineLayout(l)
+	}
+	for _, s := range ps.sets {
+		d.vk.DestroyDescriptorSetLayout(s)
+	}
+	if ps.cache != 0 {
+		d.vk.DestroyPipelineCache(ps.cache)
+	}
+}
+
+// shader returns the module of a kernel.
+func (ps *pipelines) shader(d *Device, k *spirv.Kernel) (*shader, error) {
+	if s := ps.shaders[k]; s != nil {
+		return s, nil
+	}
+	words, info := k.Words(), k.Info
+	if dir := d.opts.KernelDir; dir != "" {
+		path := filepath.Join(dir, k.Name+".spv")
+		data, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			if words, err = spirv.WordsOf(data); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			reflected, err := spirv.Reflect(words)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			info = *reflected
+		}
+	}
+	words, err := spirv.WithFloatControls(words, d.plan.Controls())
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
+	}
+	module, err := d.vk.CreateShaderModule(&vk.ShaderModuleCreateInfo{CodeSize: uintptr(4 * len(words)), PCode: &words[0]})
+	if err != nil {
+		return nil, d.failed("shader module of "+k.Name, err)
+	}
+	s := &shader{module, info}
+	ps.shaders[k] = s
+	return s, nil
+}
+
+// layout returns the layouts for a number of storage buffers and bytes of push
+// constants.
+func (ps *pipelines) layout(d *Device, bindings, push int) (vk.PipelineLayout, vk.DescriptorSetLayout, error) {
+	key := layoutKey{bindings, push}
+	set := ps.sets[bindings]
+	if set == 0 {
+		list := make([]vk.DescriptorSetLayoutBinding, bindings)
+		for i := range list {
+			list[i] = vk.DescriptorSetLayoutBinding{Binding: uint32(i), DescriptorType: vk.DescriptorTypeStorageBuffer, DescriptorCount: 1, StageFlags: vk.ShaderStageComputeBit}
+		}
+		var err error
+		set, err = d.vk.CreateDescriptorSetLayout(&vk.DescriptorSetLayoutCreateInfo{BindingCount: uint32(bindings), PBindings: unsafe.SliceData(list)})
+		if err != nil {
+			return 0, 0, d.failed("descriptor set layout", err)
+		}
+		ps.sets[bindings] = set
+	}
+	if l := ps.layouts[key]; l != 0 {
+		return l, set, nil
+	}
+	info := &vk.PipelineLayoutCreateInfo{SetLayoutCount: 1, PSetLayouts: &set}
+	if push > 0 {
+		info.PushConstantRangeCount = 1
+		info.PPushConstantRanges = &vk.PushConstantRange{StageFlags: vk.ShaderStageComputeBit, Size: uint32(push)}
+	}
+	l, err := d.vk.CreatePipelineLayout(info)
+	if err != nil {
+		return 0, 0, d.failed("pipeline layout", err)
+	}
+	ps.layouts[key] = l
+	return l, set, nil
+}
+
+// job is a pipeline to be made.
+type job struct {
+	key    pipelineKey
+	shader *shader
+	made   *pipeline
+	err    error
+}
+
+// get makes the pipelines of several keys, in parallel, unless they exist. The
+// kernel's interface must suit nodes, one for each key. mu is held.
+func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) error {
+	var jobs []*job
+	asked := map[pipelineKey]bool{}
+	for i, key := range keys {
+		s, err := ps.shader(d, key.kernel)
+		if err != nil {
+			return err
+		}
+		if n := nodes[i]; len(n.Args) != s.info.Bindings || 4*len(n.Push) != s.info.PushBytes {
+			return fmt.Errorf("node %s: %d bindings and %d bytes of push constants, kernel %s has %d and %d",
+				n.Label, len(n.Args), 4*len(n.Push), key.kernel.Name, s.info.Bindings, s.info.PushBytes)
+		}
+		if ps.ready[key] != nil || asked[key] {
+			continue
+		}
+		asked[key] = true
+		layout, set, err := ps.layout(d, s.info.Bindings, s.info.PushBytes)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, &job{key: key, shader: s, made: &pipeline{layout: layout, set: set}})
+	}
+	work := make(chan *job, len(jobs))
+	for _, j := range jobs {
+		work <- j
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range min(len(jobs), goruntime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for j := range work {
+				j.err = ps.build(d, j)
+			}
+		})
+	}
+	wg.Wait()
+	var err error
+	for _, j := range jobs {
+		if j.err != nil {
+			err = d.failed("pipeline of kernel "+j.key.kernel.Name, j.err)
+			continue
+		}
+		ps.ready[j.key] = j.made
+	}
+	return err
+}
+
+// build makes one pipeline. It only reads from d.
+func (ps *pipelines) build(d *Device, j *job) error {
+	fold := d.plan.Fold()
+	data := append(append([]byte{}, vk.Bytes(&fold)...), j.key.spec...)
+	entries := make([]vk.SpecializationMapEntry, len(data)/4)
+	for i := range entries {
+		entries[i] = vk.SpecializationMapEntry{ConstantID: uint32(i), Offset: uint32(4 * i), Size: 4}
+	}
+	stage := vk.PipelineShaderStageCreateInfo{
+		Stage:  vk.ShaderStageComputeBit,
+		Module: j.shader.module,
+		PName:  vk.CString(j.shader.info.EntryPoint),
+		PSpecializationInfo: &vk.SpecializationInfo{
+			MapEntryCount: uint32(len(entries)), PMapEntries: &entries[0],
+			DataSize: uintptr(len(data)), PData: unsafe.Pointer(&data[0]),
+		},
+	}
+	if n := d.plan.SubgroupSize(j.key.kernel); n != 0 {
+		vk.Chain(&stage, &vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{RequiredSubgroupSize: n})
+	}
+	info := vk.ComputePipelineCreateInfo{Stage: stage, Layout: j.made.layout}
+	if j.key.based {
+		info.Flags |= vk.PipelineCreateDispatchBaseBit
+	}
+	made, err := d.vk.CreateComputePipelines(ps.cache, []vk.ComputePipelineCreateInfo{info})
+	if err == nil {
+		j.made.handle = made[0]
+	}
+	return err
+}

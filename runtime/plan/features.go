@@ -1,0 +1,222 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ternvk/tern/spirv"
+)
+
+// The feature words of the kernel list, each with its condition.
+var features = []struct {
+	word  string
+	group string // off switch that covers several words
+	has   func(s *Snapshot) bool
+}{
+	{"int8", "", func(s *Snapshot) bool { return s.Int8 }},
+	{"f16", "", func(s *Snapshot) bool { return s.Float16 }},
+	{"store8", "", func(s *Snapshot) bool { return s.Storage8 }},
+	{"store16", "", func(s *Snapshot) bool { return s.Storage16 }},
+	{"dot", "", func(s *Snapshot) bool { return s.Dot && s.DotAccelerated }},
+	{"coop16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{16, 16, 32, Sint8, Sint8, Sint32, Sint32}) }},
+	{"coop8", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{8, 8, 8, Sint8, Sint8, Sint32, Sint32}) }},
+	{"sg4", "subgroup", subgroup(4)},
+	{"sg8", "subgroup", subgroup(8)},
+	{"sg16", "subgroup", subgroup(16)},
+	{"sg32", "subgroup", subgroup(32)},
+	{"sg64", "subgroup", subgroup(64)},
+	{"sg128", "subgroup", subgroup(128)},
+	{"local256", "local", local(256)},
+	{"local512", "local", local(512)},
+	{"local1024", "local", local(1024)},
+	{"shared32k", "shared", shared(32 << 10)},
+	{"shared48k", "shared", shared(48 << 10)},
+}
+
+// needsEnabling reports whether a device must be created with the feature;
+// limits and the default subgroup size are there without asking.
+func needsEnabling(group string) bool {
+	return group != "local" && group != "shared" && group != "subgroup"
+}
+
+func subgroup(n uint32) func(*Snapshot) bool {
+	return func(s *Snapshot) bool {
+		return s.Subgroup.Size == n || s.Subgroup.Min != 0 && s.Subgroup.Min <= n && n <= s.Subgroup.Max
+	}
+}
+
+func local(n uint32) func(*Snapshot) bool {
+	return func(s *Snapshot) bool { return s.Limits.Invocations >= n && s.Limits.LocalSize[0] >= n }
+}
+
+func shared(n uint32) func(*Snapshot) bool {
+	return func(s *Snapshot) bool { return s.Limits.SharedBytes >= n }
+}
+
+func (s *Snapshot) coop(want CoopShape) bool {
+	return s.CoopMatrix && s.Int8 && slices.Contains(s.Coop, want)
+}
+
+// Off switches that are no feature words: parts of the runtime.
+var switches = []string{"budget", "cache", "floatcontrols", "probe"}
+
+// Words returns every word that TERN_DISABLE understands.
+func Words() []string {
+	set := map[string]bool{}
+	for _, f := range features {
+		set[f.word] = true
+		if f.group != "" {
+			set[f.group] = true
+		}
+	}
+	for _, w := range switches {
+		set[w] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// ParseWords splits a comma list of feature words and off switches; an unknown
+// word is an error that lists the known ones.
+func ParseWords(list string) ([]string, error) {
+	var out []string
+	for w := range strings.SplitSeq(list, ",") {
+		w = strings.TrimSpace(w)
+		if w == "" {
+			continue
+		}
+		if !slices.Contains(Words(), w) {
+			return nil, fmt.Errorf("unknown feature %q; known are %s", w, strings.Join(Words(), ", "))
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Caps lower a device's limits; 0 leaves a limit as it is. Tests use them to
+// meet on one machine what users meet on others.
+type Caps struct {
+	Groups          uint32 // workgroups on x, y and z
+	Invocations     uint32
+	SharedBytes     uint32
+	StorageBuffers  uint32
+	Binding         uint64
+	Allocation      uint64
+	OffsetAlignment uint64 // raises the alignment
+	Heap            uint64 // bytes of every heap; budgets are capped too
+}
+
+func (c Caps) apply(s Snapshot) Snapshot {
+	cap32 := func(v *uint32, limit uint32) {
+		if limit != 0 {
+			*v = min(*v, limit)
+		}
+	}
+	cap64 := func(v *uint64, limit uint64) {
+		if limit != 0 {
+			*v = min(*v, limit)
+		}
+	}
+	for i := range s.Limits.Groups {
+		cap32(&s.Limits.Groups[i], c.Groups)
+	}
+	cap32(&s.Limits.Invocations, c.Invocations)
+	cap32(&s.Limits.SharedBytes, c.SharedBytes)
+	cap32(&s.Limits.StorageBuffers, c.StorageBuffers)
+	cap64(&s.Limits.Binding, c.Binding)
+	cap64(&s.Limits.Allocation, c.Allocation)
+	cap64(&s.Limits.Buffer, c.Allocation)
+	s.Limits.OffsetAlignment = max(s.Limits.OffsetAlignment, c.OffsetAlignment)
+	s.Heaps = slices.Clone(s.Heaps)
+	for i := range s.Heaps {
+		cap64(&s.Heaps[i].Bytes, c.Heap)
+		cap64(&s.Heaps[i].Budget, c.Heap)
+	}
+	return s
+}
+
+// Config is what people wish of a device.
+type Config struct {
+	Disable []string          // words of Words that are not used even where offered
+	Force   []string          // feature words used although they are not worth it (dot without hardware)
+	Enabled []string          // when not nil, the only words an adopted device was created with
+	Kernels map[string]string // contract -> implementation, "" the base
+	Caps    Caps
+}
+
+// Plan is the decision for one device.
+type Plan struct {
+	Snapshot // with Caps applied
+	// Notes say, for people, which features are off and why.
+	Notes    []string
+	features map[string]bool
+	disabled []string
+	kernels  map[string]string
+}
+
+// New decides the features of a device.
+func New(s Snapshot, c Config) (*Plan, error) {
+	p := &Plan{Snapshot: c.Caps.apply(s), features: map[string]bool{}, disabled: c.Disable, kernels: c.Kernels}
+	for _, list := range [][]string{c.Disable, c.Force, c.Enabled} {
+		if _, err := ParseWords(strings.Join(list, ",")); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range features {
+		has := f.has(&p.Snapshot) || f.word == "dot" && s.Dot && slices.Contains(c.Force, "dot")
+		switch {
+		case !has:
+		case slices.Contains(c.Disable, f.word) || f.group != "" && slices.Contains(c.Disable, f.group):
+			p.Notes = append(p.Notes, f.word+" is off: disabled by the user")
+		case needsEnabling(f.group) && c.Enabled != nil && !slices.Contains(c.Enabled, f.word) && !slices.Contains(c.Enabled, f.group):
+			p.Notes = append(p.Notes, f.word+" is off: the adopted device was created without it")
+		default:
+			p.features[f.word] = true
+		}
+	}
+	if !p.features["int8"] {
+		p.off("coop16", "it needs int8")
+		p.off("coop8", "it needs int8")
+	}
+	for contract, impl := range c.Kernels {
+		if err := p.checkOverride(contract, impl); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *Plan) off(word, why string) {
+	if p.features[word] {
+		delete(p.features, word)
+		p.Notes = append(p.Notes, word+" is off: "+why)
+	}
+}
+
+// Off turns a feature off after the plan is made, as the start-up probe does
+// when a device computes wrong words with it.
+func (p *Plan) Off(word, why string) { p.off(word, why) }
+
+// Has reports whether a feature word is on.
+func (p *Plan) Has(word string) bool { return p.features[word] }
+
+// Disabled reports whether the user switched off a word of Words.
+func (p *Plan) Disabled(word string) bool { return slices.Contains(p.disabled, word) }
+
+// Features returns the words that are on, sorted.
+func (p *Plan) Features() []string { return slices.Sorted(maps.Keys(p.features)) }
+
+// Controls returns the float execution modes to declare in kernels.
+func (p *Plan) Controls() spirv.FloatControls {
+	if p.Disabled("floatcontrols") {
+		return spirv.FloatControls{}
+	}
+	f := p.FloatControls
+	out := spirv.FloatControls{RTE32: f.RTE32, PreserveSpecial32: f.PreserveSpecial32}
+	if !f.RoundingIndependent { // all widths or none
+		out.RTE32 = f.RTE16 && f.RTE32
+		out.RTE16 = out.RTE32
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package runtime
+
+import (
+	"fmt"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/vk"
+)
+
+// maxSegment bounds the estimated time of one submission in nanoseconds:
+// drivers reset the GPU after a submission of some seconds, and cancelling takes
+// effect between two.
+const maxSegment = 100e6
+
+// estimate guesses the time of a node in nanoseconds from a kind of device,
+// corrected by what programs on this device took.
+func (d *Device) estimate(n *graph.Node) float64 {
+	bytesPerNs, workPerNs := 100.0, 1000.0
+	switch d.plan.Type {
+	case plan.Integrated, plan.Other:
+		bytesPerNs, workPerNs = 20, 100
+	case plan.CPU:
+		bytesPerNs, workPerNs = 4, 2
+	}
+	return d.rate * (2000 + max(float64(n.Bytes)/bytesPerNs, float64(n.Work)/workPerNs))
+}
+
+// split cuts nodes into runs of at most maxSegment.
+func split(ns []float64) (ends []int) {
+	sum := 0.0
+	for i, t := range ns {
+		if sum > 0 && sum+t > maxSegment {
+			ends = append(ends, i)
+			sum = 0
+		}
+		sum += t
+	}
+	return append(ends, len(ns))
+}
+
+func (p *Program) times() []float64 {
+	ns := make([]float64, len(p.nodes))
+	for i, n := range p.nodes {
+		ns[i] = n.ns
+	}
+	return ns
+}
+
+// record records the whole program, anew when the scratch buffer or the cut has
+// changed.
+func (p *Program) record() error {
+	d := p.device
+	if p.commands == 0 {
+		var err error
+		if p.commands, err = d.commandPool(); err != nil {
+			return d.failed("command pool", err)
+		}
+	}
+	p.forget()
+	p.writeSets()
+	var err error
+	if p.segments, err = p.recordNodes(0, len(p.nodes), nil); err != nil {
+		return err
+	}
+	p.scratchN, p.stale = d.scratchN, false
+	return nil
+}
+
+// recordNodes records a range of nodes in as many segments as it takes.
+func (p *Program) recordNodes(from, to int, watch *stopwatch) (list []*segment, err error) {
+	defer func() {
+		if err != nil {
+			p.drop(list)
+			list = nil
+		}
+	}()
+	var h hazards
+	at := from
+	for _, end := range split(p.times()[from:to]) {
+		s, err := p.newSegment(at, from+end)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, s)
+		if err := p.recordSegment(s, &h, at == from, from+end == to, watch); err != nil {
+			return list, err
+		}
+		at = from + end
+	}
+	return list, nil
+}
+
+func (p *Program) newSegment(from, to int) (*segment, error) {
+	d := p.device
+	s := &segment{from: from, to: to}
+	for _, n := range p.nodes[from:to] {
+		s.ns += n.ns
+	}
+	var err error
+	if s.cmd, err = d.vk.AllocateCommandBuffers(&vk.CommandBufferAllocateInfo{CommandPool: p.commands, CommandBufferCount: 1}); err != nil {
+		return nil, d.failed("command buffer", err)
+	}
+	if s.fence, err = d.fences(1); err != nil {
+		d.vk.FreeCommandBuffers(p.commands, s.cmd)
+		return nil, d.failed("fence", err)
+	}
+	s.submit = []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &s.cmd[0]}}
+	return s, nil
+}
+
+// stopwatch writes two timestamps around each node of a recording.
+type stopwatch struct {
+	pool vk.QueryPool
+	base int // node of the first query
+}
+
+// recordSegment records the nodes of a segment. first begins behind all earlier
+// work; last ends with a barrier for the host.
+func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch *stopwatch) error {
+	d := p.device
+	what := "recording " + p.g.Name
+	cmd := s.cmd[0]
+	if err := d.vk.BeginCommandBuffer(cmd, &vk.CommandBufferBeginInfo{}); err != nil {
+		return d.failed(what, err)
+	}
+	if first {
+		d.afterAll(cmd)
+	}
+	if watch != nil {
+		d.vk.CmdResetQueryPool(cmd, watch.pool, uint32(2*(s.from-watch.base)), uint32(2*(s.to-s.from)))
+	}
+	var bound vk.Pipeline
+	for i := s.from; i < s.to; i++ {
+		n := &p.nodes[i]
+		if p.orders(h, n) || watch != nil {
+			d.vk.CmdPipelineBarrier(cmd, vk.PipelineStageComputeShaderBit, vk.PipelineStageComputeShaderBit, 0, barrierCompute, nil, nil)
+		}
+		if d.instance.debugUtils {
+			d.vk.CmdBeginDebugUtilsLabelEXT(cmd, &vk.DebugUtilsLabelEXT{PLabelName: vk.CString(fmt.Sprintf("%d %s %s", i, n.Label, n.kernel.Name))})
+		}
+		if n.pipeline.handle != bound {
+			bound = n.pipeline.handle
+			d.vk.CmdBindPipeline(cmd, vk.PipelineBindPointCompute, bound)
+		}
+		d.vk.CmdBindDescriptorSets(cmd, vk.PipelineBindPointCompute, n.pipeline.layout, 0, []vk.DescriptorSet{n.set}, nil)
+		if len(n.Push) > 0 {
+			d.vk.CmdPushConstants(cmd, n.pipeline.layout, vk.ShaderStageComputeBit, 0, vk.SliceBytes(n.Push))
+		}
+		if watch != nil {
+			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageComputeShaderBit, watch.pool, uint32(2*(i-watch.base)))
+		}
+		g := n.grid
+		if g.Groups[2] > 0 {
+			d.vk.CmdDispatch(cmd, g.Groups[0], g.Groups[1], g.Groups[2])
+		}
+		if g.Tail > 0 {
+			d.vk.CmdDispatchBase(cmd, 0, 0, g.Groups[2], g.Tail, g.Groups[1], 1)
+		}
+		if watch != nil {
+			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageComputeShaderBit, watch.pool, uint32(2*(i-watch.base)+1))
+		}
+		if d.instance.debugUtils {
+			d.vk.CmdEndDebugUtilsLabelEXT(cmd)
+		}
+	}
+	if last {
+		d.beforeHost(cmd)
+	}
+	return d.failed(what, d.vk.EndCommandBuffer(cmd))
+}
+
+// hazards knows what the dispatches since the last barrier have touched.
+type hazards struct{ reads, writes []touched }
+
+type touched struct {
+	buffer   vk.Buffer
+	from, to uint64
+}
+
+func meets(list []touched, t touched) bool {
+	for _, o := range list {
+		if o.buffer == t.buffer && o.from < t.to && t.from < o.to {
+			return true
+		}
+	}
+	return false
+}
+
+// orders reports whether a node must wait for those before it, and takes note
+// of what it touches: a read after a write, a write after a read or a write, of
+// bytes in common; temporaries that share bytes one after the other count too.
+func (p *Program) orders(h *hazards, n *node) bool {
+	var reads, writes []touched
+	wait := false
+	for _, a := range n.Args {
+		b, at := p.place(a.Value)
+		t := touched{b.block.handle, b.offset + at, b.offset + at + a.Bytes}
+		wait = wait || meets(h.writes, t) || a.Access&graph.Write != 0 && meets(h.reads, t)
+		if a.Access&graph.Write != 0 {
+			writes = append(writes, t)
+		} else {
+			reads = append(reads, t)
+		}
+	}
+	if wait {
+		h.reads, h.writes = h.reads[:0], h.writes[:0]
+	}
+	h.reads, h.writes = append(h.reads, reads...), append(h.writes, writes...)
+	return wait
+}
