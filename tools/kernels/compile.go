@@ -186,11 +186,16 @@ func rewrite(path string, f func([]uint32) ([]uint32, error)) error {
 	if words, err = f(words); err != nil {
 		return err
 	}
-	data = data[:0]
+	return os.WriteFile(path, bytesOf(words), 0o666)
+}
+
+// bytesOf is the content of a .spv file.
+func bytesOf(words []uint32) []byte {
+	data := make([]byte, 0, 4*len(words))
 	for _, w := range words {
 		data = binary.LittleEndian.AppendUint32(data, w)
 	}
-	return os.WriteFile(path, data, 0o666)
+	return data
 }
 
 // describe fills in what the words say, and checks them.

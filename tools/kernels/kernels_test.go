@@ -142,3 +142,37 @@ func TestGenerate(t *testing.T) {
 		t.Errorf("a committed file was not taken: %v", err)
 	}
 }
+
+// The words that the runtime makes of the committed kernels are valid too.
+func TestFloatControlsAreValid(t *testing.T) {
+	val, err := exec.LookPath("spirv-val")
+	if err != nil {
+		t.Skip("no spirv-val on this machine")
+	}
+	valid := func(k *spirv.Kernel, words []uint32) error {
+		file := filepath.Join(t.TempDir(), k.Name+".spv")
+		if err := os.WriteFile(file, bytesOf(words), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return command(val, "--target-env", k.Env, file)
+	}
+	checked := 0
+	for _, k := range spirv.Kernels {
+		words := k.Words()
+		if err := valid(k, words); err != nil {
+			t.Logf("%s is beyond this spirv-val: %v", k.Name, err)
+			continue
+		}
+		controlled, err := spirv.WithFloatControls(words, spirv.FloatControls{RTE32: true, PreserveSpecial32: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := valid(k, controlled); err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+		}
+		checked++
+	}
+	if len(spirv.Kernels) > 0 && checked == 0 {
+		t.Error("spirv-val accepts none of the kernels")
+	}
+}

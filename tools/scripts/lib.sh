@@ -30,10 +30,11 @@ install_command() {
 # install_packages installs packages; its output goes to standard error.
 install_packages() {
 	echo "installing $*" >&2
-	if [ "$(manager)" = apt-get ]; then
-		DEBIAN_FRONTEND=noninteractive
-		export DEBIAN_FRONTEND
-		apt-get -qq update >&2 || return
+	if [ "$(manager)" != apt-get ]; then
+		$(install_command "$@") >&2
+		return
 	fi
-	$(install_command "$@") >&2
+	DEBIAN_FRONTEND=noninteractive
+	export DEBIAN_FRONTEND
+	apt-get -qq update >&2 && apt-get -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 install "$@" >/dev/null
 }
