@@ -109,6 +109,24 @@ func (r *Report) Failed() bool {
 	return slices.ContainsFunc(r.Results, func(r Result) bool { return r.Failed > 0 })
 }
 
+// Summary counts, for people.
+func (r *Report) Summary() string {
+	var passed, failed, skipped int
+	var words, products int64
+	for _, k := range r.Results {
+		switch {
+		case k.Failed > 0:
+			failed++
+		case k.Cases == 0:
+			skipped++
+		default:
+			passed++
+		}
+		words, products = words+k.Words, products+k.Products
+	}
+	return fmt.Sprintf("%d implementations equal the reference, %d fail, %d skipped; %d words, %d products", passed, failed, skipped, words, products)
+}
+
 // keptFailures is the number of failures that a result spells out.
 const keptFailures = 8
 
