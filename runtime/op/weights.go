@@ -5,6 +5,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"sync"
+	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
 )
@@ -193,4 +194,33 @@ func (p *packer) scales(off uint64, dst []byte) error {
 		}
 		return nil
 	})
+}
+
+// UploadConsts writes float32 vectors, one after the other, as the constants of
+// a model.
+func UploadConsts(x graph.Executor, parts ...[]float32) (*graph.Value, error) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	bytes := uint64(n) * 4
+	if bytes > x.Limits().MaxBinding {
+		return nil, fmt.Errorf("%d bytes of norms and rope tables, a binding spans at most %d (a smaller context helps): %w", bytes, x.Limits().MaxBinding, graph.ErrUnsupported)
+	}
+	buf, err := x.Alloc(graph.Constants, "constants", bytes)
+	if err != nil {
+		return nil, fmt.Errorf("norms and rope tables: %w", err)
+	}
+	at := uint64(0)
+	for _, p := range parts {
+		if len(p) == 0 {
+			continue
+		}
+		if err := x.Write(buf, at, unsafe.Slice((*byte)(unsafe.Pointer(&p[0])), len(p)*4)); err != nil {
+			x.Free(buf)
+			return nil, err
+		}
+		at += uint64(len(p)) * 4
+	}
+	return &graph.Value{Name: "constants", Kind: graph.F32, Bytes: bytes, Buffer: buf}, nil
 }

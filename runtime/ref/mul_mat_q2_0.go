@@ -19,8 +19,8 @@ import "github.com/ternvk/tern/runtime/graph"
 //	0 in  codes   1 in scales   2 in activations   3 out y[n][stride]
 //	domain: rows x n
 
-// slices adds the terms of one row in the order of the contract.
-func slices(nb int, term func(b int) float32) float32 {
+// sliceSums adds the terms of one row in the order of the contract.
+func sliceSums(nb int, term func(b int) float32) float32 {
 	var total float32
 	for s := 0; s < nb; s += 8 {
 		var slice float32
@@ -53,7 +53,7 @@ func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 			}
 		}
 		for t := range n {
-			y[t*stride+row0+row] = slices(nb, func(b int) float32 {
+			y[t*stride+row0+row] = sliceSums(nb, func(b int) float32 {
 				var c int32
 				xs := x[(t*nb+b)*64:][:64]
 				for i, v := range weights[64*b:][:64] {
@@ -91,7 +91,7 @@ func mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 			}
 		}
 		for t := range n {
-			y[t*stride+row0+row] = slices(nb, func(b int) float32 {
+			y[t*stride+row0+row] = sliceSums(nb, func(b int) float32 {
 				var q [4]float32
 				xs := x[(t*nb+b)*64:][:64]
 				for i, v := range weights[64*b:][:64] {

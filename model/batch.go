@@ -1,0 +1,263 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// shape is all that a recorded program depends on.
+type shape struct {
+	n, out int
+	chunks int  // bound on attention chunks, a power of two
+	pick   bool // the program chooses the largest logit itself
+}
+
+// recorded is a program with its logits.
+type recorded struct {
+	graph.Program
+	builder *op.Builder
+	logits  op.Rows
+	used    uint64
+}
+
+// maxPrograms bounds the recorded shapes that are kept.
+const maxPrograms = 64
+
+// Record builds the graph of a batch shape: n tokens, of which out have their
+// logits computed, at positions below context. pick adds the choice of the
+// largest logit.
+func (m *Model) record(s shape) (*graph.Graph, *recorded) {
+	g := graph.New(fmt.Sprintf("n%d.out%d.chunks%d", s.n, s.out, s.chunks))
+	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: op.NewLayout(s.n, s.out), Consts: m.weights.Consts, Chunks: s.chunks}
+	logits := m.config.Forward(b, m.weights, m.caches)
+	if s.pick && s.out > 0 {
+		b.Argmax(logits)
+	}
+	return g, &recorded{builder: b, logits: logits}
+}
+
+func (m *Model) program(s shape) (*recorded, error) {
+	m.used++
+	if r, ok := m.programs[s]; ok {
+		r.used = m.used
+		return r, nil
+	}
+	g, r := m.record(s)
+	p, err := m.x.Compile(g)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.file.Name, err)
+	}
+	if len(m.programs) >= maxPrograms {
+		oldest := s
+		for k, r := range m.programs {
+			if old, ok := m.programs[oldest]; !ok || r.used < old.used {
+				oldest = k
+			}
+		}
+		m.programs[oldest].Close()
+		delete(m.programs, oldest)
+	}
+	r.Program, r.used = p, m.used
+	m.programs[s] = r
+	return r, nil
+}
+
+// Request is what one session adds to a batch.
+type Request struct {
+	Session *Session
+	Tokens  []int32
+	Every   bool // logits of every token, not only of the last
+	None    bool // no logits at all
+}
+
+func (r Request) wants(i int) bool {
+	return !r.None && (r.Every || i == len(r.Tokens)-1)
+}
+
+// Eval appends tokens to sessions, all in as few runs as the chunk size allows,
+// and returns for each request the wanted logits: float32 [tokens][vocab], or
+// [1][vocab] for the last token. A request that does not fit its session's
+// context, or holds an id that is out of range, is an error before anything
+// runs. When a run fails or ctx ends, the sessions keep the tokens of the runs
+// before it.
+func (m *Model) Eval(ctx context.Context, requests ...Request) ([][][]float32, error) {
+	logits := make([][][]float32, len(requests))
+	err := m.eval(ctx, requests, false, func(request int, row []float32, _ uint32) {
+		logits[request] = append(logits[request], row)
+	})
+	return logits, err
+}
+
+// eval runs the requests and calls output for every wanted row, in order: with
+// the logits, or, if pick is set, with the index of the largest.
+func (m *Model) eval(ctx context.Context, requests []Request, pick bool, output func(request int, row []float32, best uint32)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return fmt.Errorf("%s: %w", m.file.Name, graph.ErrClosed)
+	}
+	if err := m.admit(requests); err != nil {
+		return err
+	}
+	var run []slot
+	out := 0
+	for i, r := range requests {
+		for j, id := range r.Tokens {
+			wants := r.wants(j)
+			if len(run) == m.options.Chunk || wants && out == m.maxOut {
+				if err := m.run(ctx, run, pick, output); err != nil {
+					return err
+				}
+				run, out = run[:0], 0
+			}
+			run = append(run, slot{i, r.Session, id, wants})
+			if wants {
+				out++
+			}
+		}
+	}
+	if len(run) == 0 {
+		return nil
+	}
+	return m.run(ctx, run, pick, output)
+}
+
+// slot is one token of a run.
+type slot struct {
+	request int
+	session *Session
+	id      int32
+	wants   bool
+}
+
+// admit checks the requests and takes the pages they need.
+func (m *Model) admit(requests []Request) error {
+	grow := map[*Session]int{}
+	for _, r := range requests {
+		if r.Session == nil || r.Session.m != m {
+			return fmt.Errorf("%s: a request without a session of this model", m.file.Name)
+		}
+		if r.Session.closed {
+			return fmt.Errorf("session: %w", graph.ErrClosed)
+		}
+		for _, id := range r.Tokens {
+			if id < 0 || int(id) >= m.config.Vocab {
+				return fmt.Errorf("%s: token id %d of a vocabulary of %d: %w", m.file.Name, id, m.config.Vocab, ErrBadToken)
+			}
+		}
+		grow[r.Session] += len(r.Tokens)
+	}
+	for s, n := range grow {
+		want := len(s.tokens) + n
+		if want > m.options.Context {
+			return fmt.Errorf("%s: %d tokens and %d more in a context of %d: %w", m.file.Name, len(s.tokens), n, m.options.Context, ErrContextFull)
+		}
+		if !m.pages.take(&s.pages, (want+op.PageTokens-1)/op.PageTokens) {
+			return fmt.Errorf("%s: no cache pages left for %d positions: close a session or open the model with more sequences: %w", m.file.Name, want, ErrContextFull)
+		}
+	}
+	return nil
+}
+
+// run evaluates one batch.
+func (m *Model) run(ctx context.Context, run []slot, pick bool, output func(int, []float32, uint32)) error {
+	s := shape{n: len(run), chunks: 1, pick: pick}
+	for _, t := range run {
+		if t.wants {
+			s.out++
+		}
+	}
+	l := op.NewLayout(s.n, s.out)
+	w := m.words
+	clear(w[:l.Pages])
+	next, out := l.Pages, 0
+	added := map[*Session]int{} // tokens of this run
+	table := map[*Session]int{}
+	for i, t := range run {
+		at, ok := table[t.session]
+		if !ok {
+			at = next
+			next += copy(w[at:], t.session.pages)
+			table[t.session] = at
+		}
+		pos := len(t.session.tokens) + added[t.session]
+		added[t.session]++
+		w[l.Tokens+i], w[l.Positions+i], w[l.Tables+i] = uint32(t.id), uint32(pos), uint32(at)
+		for s.chunks*op.PageTokens <= pos {
+			s.chunks *= 2
+		}
+		if t.wants {
+			w[l.Outputs+out] = uint32(i)
+			out++
+		}
+	}
+	p, err := m.program(s)
+	if err != nil {
+		return err
+	}
+	if err := m.x.Write(m.batch.Buffer, 0, wordBytes(w[:next])); err != nil {
+		return err
+	}
+	if err := m.x.Run(ctx, p.Program); err != nil {
+		return err
+	}
+	if err := m.x.Read(m.batch.Buffer, 0, wordBytes(w[:l.Pages])); err != nil {
+		return err
+	}
+	if w[0] != 0 {
+		return fmt.Errorf("%s: the hidden state of a token: %w", m.file.Name, graph.ErrNonFinite)
+	}
+	var rows []float32
+	if !pick && s.out > 0 {
+		rows = make([]float32, s.out*m.config.Vocab)
+		buf, off := p.Place(p.logits.Value)
+		if err := m.x.Read(buf, off, floatBytes(rows)); err != nil {
+			return err
+		}
+	}
+	out = 0
+	for _, t := range run {
+		if t.wants {
+			var row []float32
+			best := w[l.Results+out]
+			if !pick {
+				row = rows[out*m.config.Vocab:][:m.config.Vocab:m.config.Vocab]
+			} else if int(best) >= m.config.Vocab {
+				return fmt.Errorf("%s: logits: %w", m.file.Name, graph.ErrNonFinite)
+			}
+			output(t.request, row, best)
+			out++
+		}
+		t.session.tokens = append(t.session.tokens, t.id)
+	}
+	return nil
+}
+
+func wordBytes(w []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*4)
+}
+
+func floatBytes(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), len(f)*4)
+}
+
+// Program records and compiles the graph of a batch for inspection and for
+// comparisons node by node: n tokens with logits of the last out, at positions
+// below context. The batch's words are those of the last Eval.
+func (m *Model) Program(n, out, context int) (graph.Program, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := shape{n: n, out: out, chunks: 1}
+	for s.chunks*op.PageTokens < context {
+		s.chunks *= 2
+	}
+	p, err := m.program(s)
+	if err != nil {
+		return nil, err
+	}
+	return p.Program, nil
+}

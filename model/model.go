@@ -1,0 +1,239 @@
+// Package model runs ternary transformers: it opens GGUF files on an executor
+// and evaluates tokens for many sessions. It is the door for programs that
+// embed Tern:
+//
+//	dev, err := runtime.Open(runtime.Options{})      // or ref.New(), without a GPU
+//	m, err := model.Open(ctx, "bonsai.gguf", model.Options{Executor: dev})
+//	s, err := m.NewSession()
+//	for tok, err := range s.Generate(ctx, m.Tokenizer().Encode("Hello", token.Options{}), model.Sampling{}, 64) { ... }
+//
+// Logits have the same bits on every device, at every batch size and split of
+// the prompt. A Model may be used from several goroutines, a Session from one
+// at a time.
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/model/qwen3"
+	"github.com/ternvk/tern/model/token"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// ArithmeticVersion numbers the rules that fix every bit of the logits (the
+// comments of the twins in runtime/ref). Golden hashes belong to a version.
+const ArithmeticVersion = 1
+
+// Errors of requests; executors' errors (graph.Err...) are wrapped as well.
+var (
+	ErrContextFull = errors.New("context full")
+	ErrBadToken    = errors.New("token id out of range")
+)
+
+// Options of opening a model. Only Executor is required.
+type Options struct {
+	Executor    graph.Executor
+	Context     int    // positions of one session; 0: the model's own, at most 4096
+	Sequences   int    // sessions that can be full at once; 0: 1
+	Activations op.Act // of matrix products; the default is int8
+	Chunk       int    // tokens of a prompt that run at once; 0: 512
+	// Progress, if not nil, is told how many bytes of the file are loaded.
+	Progress func(done, total uint64)
+}
+
+func (o Options) withDefaults(c qwen3.Config) (Options, error) {
+	if o.Context == 0 {
+		o.Context = min(c.Context, 4096)
+	}
+	if o.Sequences == 0 {
+		o.Sequences = 1
+	}
+	if o.Chunk == 0 {
+		o.Chunk = 512
+	}
+	switch {
+	case o.Context < 1 || o.Context > c.Context:
+		return o, fmt.Errorf("context of %d positions: the model allows 1 to %d", o.Context, c.Context)
+	case o.Sequences < 1 || o.Sequences > 4096:
+		return o, fmt.Errorf("%d sequences: want 1 to 4096", o.Sequences)
+	case o.Chunk < 1 || o.Chunk > 16384:
+		return o, fmt.Errorf("chunk of %d tokens: want 1 to 16384", o.Chunk)
+	}
+	return o, nil
+}
+
+// Model is an open model on an executor.
+type Model struct {
+	x       graph.Executor
+	file    *gguf.File
+	config  qwen3.Config
+	options Options
+	weights *qwen3.Weights
+	tok     *token.Tokenizer
+
+	mu       sync.Mutex // held while a batch is prepared, run and read
+	closed   bool
+	caches   []op.Cache
+	batch    *graph.Value
+	words    []uint32 // host copy of the batch
+	maxOut   int      // outputs of one run
+	pages    pool
+	programs map[shape]*recorded
+	used     uint64 // clock for forgetting programs
+	sessions int
+}
+
+// Open opens the file at path. The caller closes the model; the executor stays
+// the caller's.
+func Open(ctx context.Context, path string, o Options) (*Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load(ctx, f, o)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// OpenBytes opens a file that lies in memory, such as an embedded one. name is
+// used in errors.
+func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
+	f, err := gguf.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, f, o)
+}
+
+func readConfig(f *gguf.File) (qwen3.Config, error) {
+	arch, ok, err := f.String("general.architecture")
+	switch {
+	case err != nil:
+		return qwen3.Config{}, err
+	case !ok:
+		return qwen3.Config{}, fmt.Errorf("%s: metadata lacks general.architecture", f.Name)
+	case arch != qwen3.Architecture:
+		return qwen3.Config{}, fmt.Errorf("%s: architecture %q: this build runs qwen3: %w", f.Name, arch, graph.ErrUnsupported)
+	}
+	return qwen3.ReadConfig(f)
+}
+
+func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
+	c, err := readConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = o.withDefaults(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	m = &Model{x: o.Executor, file: f, config: c, options: o, programs: map[shape]*recorded{}}
+	defer func() {
+		if err != nil {
+			m.free()
+		}
+	}()
+	if m.tok, err = readTokenizer(f, c); err != nil {
+		return nil, err
+	}
+	perSequence := (o.Context + op.PageTokens - 1) / op.PageTokens
+	m.pages = newPool(perSequence * o.Sequences)
+	m.maxOut = max(1, min(o.Chunk, 64<<20/(c.Vocab*4), int(o.Executor.Limits().MaxBinding)/(c.Vocab*4)))
+	if err = m.allocCaches(perSequence * o.Sequences); err != nil {
+		return nil, err
+	}
+	words := op.BatchWords(o.Chunk, min(m.maxOut, o.Chunk), perSequence*o.Sequences)
+	m.words = make([]uint32, words)
+	buf, err := m.x.Alloc(graph.Batch, "batch", uint64(words)*4)
+	if err != nil {
+		return nil, fmt.Errorf("%s: batch: %w", f.Name, err)
+	}
+	m.batch = &graph.Value{Name: "batch", Kind: graph.U32, Bytes: uint64(words) * 4, Buffer: buf}
+	progress := func(done, total uint64) {
+		if o.Progress != nil {
+			o.Progress(done, total)
+		}
+	}
+	if m.weights, err = qwen3.Load(m.x, f, c, o.Context, progress); err != nil {
+		return nil, err
+	}
+	return m, ctx.Err()
+}
+
+// readTokenizer returns nil for a file without a vocabulary, which can be run
+// on token ids only.
+func readTokenizer(f *gguf.File, c qwen3.Config) (*token.Tokenizer, error) {
+	if kind, ok, _ := f.String("tokenizer.ggml.model"); !ok || kind == "no_vocab" || kind == "none" {
+		return nil, nil
+	}
+	tok, err := token.FromGGUF(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	if tok.Len() > c.Vocab {
+		return nil, fmt.Errorf("%s: %d tokens for %d rows of token_embd.weight", f.Name, tok.Len(), c.Vocab)
+	}
+	return tok, nil
+}
+
+func (m *Model) allocCaches(pages int) error {
+	bytes := op.CacheBytes(m.config.Heads, pages)
+	if limit := m.x.Limits().MaxBinding; bytes > limit {
+		return fmt.Errorf("%s: a layer's cache of %d bytes (%d positions), a binding spans at most %d: use a smaller context: %w",
+			m.file.Name, bytes, pages*op.PageTokens, limit, graph.ErrOutOfMemory)
+	}
+	for i := range m.config.Layers {
+		name := fmt.Sprintf("cache.%d", i)
+		buf, err := m.x.Alloc(graph.Cache, name, bytes)
+		if err != nil {
+			return fmt.Errorf("%s: cache of layer %d: %w", m.file.Name, i, err)
+		}
+		m.caches = append(m.caches, op.NewCache(name, buf, m.config.Heads, pages))
+	}
+	return nil
+}
+
+func (m *Model) free() {
+	for _, p := range m.programs {
+		p.Close()
+	}
+	m.programs = nil
+	if m.weights != nil {
+		m.weights.Free(m.x)
+		m.weights = nil
+	}
+	for _, c := range m.caches {
+		m.x.Free(c.Buffer)
+	}
+	m.caches = nil
+	if m.batch != nil {
+		m.x.Free(m.batch.Buffer)
+		m.batch = nil
+	}
+}
+
+// Close frees the model's memory and closes its file. Sessions fail from then
+// on with graph.ErrClosed. Closing again does nothing.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	m.free()
+	return m.file.Close()
+}
+
+// Tokenizer returns the file's tokenizer, or nil if the file has no vocabulary.
+func (m *Model) Tokenizer() *token.Tokenizer { return m.tok }
+
+// File returns the open file: metadata and tensors. It is valid until Close.
+func (m *Model) File() *gguf.File { return m.file }

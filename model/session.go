@@ -1,0 +1,130 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// Session is a sequence of tokens with its cached keys and values.
+type Session struct {
+	m      *Model
+	tokens []int32
+	pages  []uint32
+	closed bool
+}
+
+// NewSession begins an empty sequence. The caller closes it.
+func (m *Model) NewSession() (*Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fmt.Errorf("%s: new session: %w", m.file.Name, graph.ErrClosed)
+	}
+	m.sessions++
+	return &Session{m: m}, nil
+}
+
+// Close returns the session's cache pages. Closing again does nothing.
+func (s *Session) Close() error {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.m.sessions--
+		s.m.pages.give(&s.pages, 0)
+	}
+	return nil
+}
+
+// Tokens returns the evaluated tokens; the slice must not be changed.
+func (s *Session) Tokens() []int32 { return s.tokens }
+
+// Truncate forgets all tokens from position n on.
+func (s *Session) Truncate(n int) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if n < 0 || n >= len(s.tokens) {
+		return
+	}
+	s.tokens = s.tokens[:n]
+	s.m.pages.give(&s.pages, (n+op.PageTokens-1)/op.PageTokens)
+}
+
+// Eval appends ids and returns the logits after the last of them, or after each:
+// float32 [1][vocab] or [len(ids)][vocab].
+func (s *Session) Eval(ctx context.Context, ids []int32, every bool) ([][]float32, error) {
+	logits, err := s.m.Eval(ctx, Request{Session: s, Tokens: ids, Every: every})
+	return logits[0], err
+}
+
+// Reuse truncates the session to what it shares with ids, at most all but the
+// last of them, and returns the length of that prefix.
+func (s *Session) Reuse(ids []int32) int {
+	n := 0
+	for n < len(s.tokens) && n < len(ids)-1 && s.tokens[n] == ids[n] {
+		n++
+	}
+	s.Truncate(n)
+	return n
+}
+
+// Generated is one token of an answer.
+type Generated struct {
+	ID    int32
+	Piece []byte // its bytes; nil without a vocabulary
+	// Reused and Prompt count the prompt's tokens that were in the session and
+	// in all.
+	Reused, Prompt int
+}
+
+// Generate makes the session's sequence equal to prompt, reusing what they
+// share, and yields up to limit tokens (0: as many as the context holds) until
+// the model ends its turn. The token that ends the turn is not yielded. When
+// the context is full the sequence just ends. Cancelling ctx ends it with
+// ctx.Err() at the next border between submissions, also within the prompt.
+func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Sampling, limit int) iter.Seq2[Generated, error] {
+	return func(yield func(Generated, error) bool) {
+		if len(prompt) == 0 {
+			yield(Generated{}, fmt.Errorf("%s: an empty prompt", s.m.file.Name))
+			return
+		}
+		g := Generated{Reused: s.Reuse(prompt), Prompt: len(prompt)}
+		pending := prompt[g.Reused:]
+		for n := 0; limit == 0 || n < limit; n++ {
+			id, err := s.next(ctx, pending, sampling)
+			if err != nil {
+				yield(Generated{}, err)
+				return
+			}
+			if s.m.tok != nil {
+				if s.m.tok.EndsTurn(id) {
+					return
+				}
+				g.Piece = s.m.tok.Piece(id)
+			}
+			g.ID = id
+			if !yield(g, nil) || len(s.tokens) >= s.m.options.Context {
+				return
+			}
+			pending = []int32{id}
+		}
+	}
+}
+
+// next evaluates ids and chooses the following token.
+func (s *Session) next(ctx context.Context, ids []int32, sampling Sampling) (id int32, err error) {
+	request := []Request{{Session: s, Tokens: ids}}
+	if sampling.greedy() {
+		err = s.m.eval(ctx, request, true, func(_ int, _ []float32, best uint32) { id = int32(best) })
+		return id, err
+	}
+	var logits []float32
+	if err = s.m.eval(ctx, request, false, func(_ int, row []float32, _ uint32) { logits = row }); err != nil {
+		return 0, err
+	}
+	return sampling.choose(logits, s.tokens)
+}

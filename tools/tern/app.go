@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/testdata/sprig"
+	"github.com/ternvk/tern/tools/internal/synth"
+)
+
+// app is one run of the program: its streams and the flags of all commands.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+
+	model       string
+	device      string
+	activations string
+	context     int
+	kernelDir   string
+	kernels     []string
+}
+
+func (a *app) globalFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, or synth:SHAPE for noise in that shape (default: the embedded model)")
+	f.StringVar(&a.device, "device", "auto", "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
+	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
+	f.IntVarP(&a.context, "context", "c", 0, "`positions` of context (default: the model's, at most 4096)")
+	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
+	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
+}
+
+// source is where a model comes from: bytes in memory, or a file.
+type source struct {
+	name string // of the file, for people
+	data []byte // nil for a file
+}
+
+const synthPrefix = "synth:"
+
+func (a *app) source() (source, error) {
+	switch shape, synthetic := strings.CutPrefix(a.model, synthPrefix); {
+	case a.model == "":
+		return source{"sprig (embedded)", sprig.Model}, nil
+	case synthetic:
+		s, err := synth.Lookup(shape)
+		if err != nil {
+			return source{}, usageError{err}
+		}
+		data, err := s.Bytes()
+		return source{a.model, data}, err
+	}
+	_, err := os.Stat(a.model)
+	return source{name: a.model}, err
+}
+
+// file opens the model's file for reading only its description.
+func (a *app) file() (*gguf.File, error) {
+	s, err := a.source()
+	switch {
+	case err != nil:
+		return nil, err
+	case s.data != nil:
+		return gguf.Parse(s.name, s.data)
+	}
+	return gguf.Open(s.name)
+}
+
+// terminal reports whether a stream is one.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// progress shows a bar on standard error, if that is a terminal, until done
+// reaches total. The result is nil otherwise.
+func (a *app) progress(label string, bytes bool) func(done, total uint64) {
+	if !terminal(a.err) {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, total uint64) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(int64(total),
+				progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(bytes),
+				progressbar.OptionUseIECUnits(true), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
+		}
+		_ = bar.Set64(int64(done)) // a bar that cannot be drawn is not an error
+	}
+}
+
+// sizeText is a number of bytes as people read it.
+func sizeText(bytes uint64) string {
+	switch b := float64(bytes); {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", b/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.2f MiB", b/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.2f KiB", b/(1<<10))
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+// countText is a number of weights as people read it.
+func countText(n uint64) string {
+	switch f := float64(n); {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", f/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f M", f/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.2f K", f/1e3)
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,103 @@
+// Command tern runs ternary language models on Vulkan devices.
+//
+// Standard output carries only the answer; all else goes to standard error.
+// The exit status is 0 for success, 1 for an error, 2 for a command line that
+// cannot be followed (unknown flags, files that do not exist) and 130 when
+// interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Exit statuses besides 0.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// execute runs one command and returns the exit status.
+func execute(args []string, in io.Reader, out, err io.Writer) int {
+	a := &app{in: in, out: out, err: err}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	fail := root.ExecuteContext(ctx)
+	switch usage := (usageError{}); {
+	case fail == nil:
+		return 0
+	case errors.Is(fail, context.Canceled):
+		fmt.Fprintln(err, "tern: interrupted")
+		return exitInterrupted
+	default:
+		// Joined errors have several lines; people and scripts get one.
+		fmt.Fprintln(err, "tern:", strings.Join(strings.Split(strings.TrimSpace(fail.Error()), "\n"), "; "))
+		if errors.As(fail, &usage) || errors.Is(fail, fs.ErrNotExist) {
+			return exitUsage
+		}
+		return exitFailure
+	}
+}
+
+// root builds the command tree.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tern",
+		Short: "Ternary language models on every Vulkan device",
+		Long: "Tern runs ternary (Q2_0) language models on Vulkan devices, with the same bits on each of them.\n" +
+			"Without -m the embedded model answers.",
+		Example: `  tern run "What is the capital of France?"
+  tern chat -m Ternary-Bonsai-1.7B-Q2_0_g64.gguf
+  tern devices`,
+		Version:           version(),
+		Args:              usage(cobra.NoArgs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.SetVersionTemplate("tern {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+	})
+	a.globalFlags(root.PersistentFlags())
+	root.AddCommand(a.runCommand(), a.chatCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
+		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.benchCommand(), a.versionCommand())
+	return root
+}
+
+// usage makes the errors of a check of arguments usage errors.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
