@@ -68,6 +68,7 @@ type Device struct {
 	queue    vk.Queue
 	family   uint32
 	plan     *plan.Plan
+	probe    *Probe
 
 	mu       sync.Mutex // the queue and everything below
 	closed   bool
@@ -178,7 +179,7 @@ func (d *Device) open() error {
 	if err := d.pipes.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
-	return nil
+	return d.examine()
 }
 
 // find fills instance and physical.
@@ -253,6 +254,9 @@ func (d *Device) Name() string { return d.plan.Title() }
 
 // Plan is what was decided for the device.
 func (d *Device) Plan() *plan.Plan { return d.plan }
+
+// Probe is what the start-up probe found, nil when it is switched off.
+func (d *Device) Probe() *Probe { return d.probe }
 
 // Limits gives the sizes that buffers and bindings may have.
 func (d *Device) Limits() graph.Limits {

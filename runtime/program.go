@@ -54,11 +54,23 @@ type segment struct {
 func (d *Device) Compile(g *graph.Graph) (graph.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	p, err := d.compile(g, d.plan.Choose)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// chooser picks the kernel of a node.
+type chooser func(contract string, domain [2]uint32) (*spirv.Kernel, error)
+
+// compile is Compile with mu held.
+func (d *Device) compile(g *graph.Graph, choose chooser) (*Program, error) {
 	if err := d.usable(); err != nil {
 		return nil, err
 	}
 	p := &Program{device: d, g: g, layout: g.Plan(placeAlignment), freed: d.freed, rate: d.rate}
-	err := p.resolve()
+	err := p.resolve(choose)
 	if err == nil {
 		err = p.bindings()
 	}
@@ -77,7 +89,7 @@ func (d *Device) Compile(g *graph.Graph) (graph.Program, error) {
 }
 
 // resolve chooses kernels, checks arguments and makes the pipelines.
-func (p *Program) resolve() error {
+func (p *Program) resolve(choose chooser) error {
 	d := p.device
 	p.nodes = make([]node, len(p.g.Nodes))
 	keys := make([]pipelineKey, len(p.nodes))
@@ -85,7 +97,7 @@ func (p *Program) resolve() error {
 		n := &p.nodes[i]
 		n.Node = gn
 		var err error
-		if n.kernel, err = d.plan.Choose(gn.Contract, gn.Domain); err != nil {
+		if n.kernel, err = choose(gn.Contract, gn.Domain); err != nil {
 			return fmt.Errorf("node %d %s: %w", i, gn.Label, err)
 		}
 		if n.grid, err = d.plan.Grid(n.kernel, gn.Domain); err != nil {
