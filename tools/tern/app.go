@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
 	"github.com/ternvk/tern/testdata/sprig"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
@@ -22,6 +27,7 @@ type app struct {
 
 	model       string
 	device      string
+	profile     string
 	activations string
 	context     int
 	kernelDir   string
@@ -31,7 +37,8 @@ type app struct {
 func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, or synth:SHAPE for noise in that shape (default: the embedded model)")
-	f.StringVar(&a.device, "device", "auto", "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
+	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
+	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
 	f.IntVarP(&a.context, "context", "c", 0, "`positions` of context (default: the model's, at most 4096)")
 	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
@@ -72,6 +79,51 @@ func (a *app) file() (*gguf.File, error) {
 		return gguf.Parse(s.name, s.data)
 	}
 	return gguf.Open(s.name)
+}
+
+// opened is a model on an executor that it owns.
+type opened struct {
+	*model.Model
+	x graph.Executor
+}
+
+// Close closes the model and its executor.
+func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.x.Close()) }
+
+// load opens the model on an executor. It takes over the executor, which it
+// closes when it fails.
+func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Options) (*opened, error) {
+	var err error
+	if o.Activations, err = op.ParseAct(a.activations); err != nil {
+		return nil, errors.Join(usageError{err}, x.Close())
+	}
+	if o.Context == 0 {
+		o.Context = a.context
+	}
+	o.Executor, o.Progress = x, a.progress("loading", true)
+	var m *model.Model
+	if s.data != nil {
+		m, err = model.OpenBytes(ctx, s.name, s.data, o)
+	} else {
+		m, err = model.Open(ctx, s.name, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return &opened{m, x}, nil
+}
+
+// open opens the model and the device that the flags name.
+func (a *app) open(ctx context.Context, o model.Options) (*opened, error) {
+	s, err := a.source()
+	if err != nil {
+		return nil, err
+	}
+	x, err := a.executor(a.device)
+	if err != nil {
+		return nil, err
+	}
+	return a.load(ctx, s, x, o)
 }
 
 // terminal reports whether a stream is one.

@@ -46,7 +46,7 @@ func execute(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(err)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	fail := root.ExecuteContext(ctx)
 	switch usage := (usageError{}); {
@@ -90,6 +90,15 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
 		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.benchCommand(), a.versionCommand())
 	return root
+}
+
+// interruptible is the body of a command that Ctrl-C ends.
+func interruptible(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+		defer stop()
+		return f(ctx, args)
+	}
 }
 
 // usage makes the errors of a check of arguments usage errors.

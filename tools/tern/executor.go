@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/runtime/ref"
+)
+
+const (
+	referenceDevice = "reference"
+	autoDevice      = "auto"
+)
+
+// executor opens a device, or the reference. When nothing particular is asked
+// for and no device can be used, the reference answers, and standard error says
+// why.
+func (a *app) executor(device string) (graph.Executor, error) {
+	if device == referenceDevice {
+		return ref.New(), nil
+	}
+	d, err := a.vulkan(device)
+	if err == nil {
+		if d.Plan().Type == plan.CPU && device == autoDevice {
+			fmt.Fprintf(a.err, "device: %s, which is a CPU: no GPU was found\n", d.Name())
+		} else {
+			fmt.Fprintf(a.err, "device: %s\n", d.Name())
+		}
+		return d, nil
+	}
+	asked := device != autoDevice || len(a.kernels) > 0 || a.kernelDir != ""
+	if asked || !errors.Is(err, graph.ErrNoDevice) && !errors.Is(err, graph.ErrUnsupported) {
+		return nil, err
+	}
+	fmt.Fprintf(a.err, "device: the Go reference, slowly, because: %v\n", err)
+	return ref.New(), nil
+}
+
+func (a *app) vulkan(device string) (*runtime.Device, error) {
+	kernels, err := plan.ParseKernels(strings.Join(a.kernels, ","))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if a.kernelDir != "" {
+		if _, err := os.Stat(a.kernelDir); err != nil {
+			return nil, fmt.Errorf("--kernels: %w", err)
+		}
+	}
+	switch a.profile {
+	case "exact", "fast":
+	default:
+		return nil, usagef("--profile %q: want exact or fast", a.profile)
+	}
+	return runtime.Open(runtime.Options{Device: device, Profile: a.profile, Kernels: kernels, KernelDir: a.kernelDir})
+}
