@@ -165,55 +165,52 @@ func (d *Device) newBlock(p graph.Purpose, name string, size uint64, wants plan.
 	return blk, nil
 }
 
-func (d *Device) tryBlock(p graph.Purpose, name string, size uint64, wants plan.Wants) (blk *block, err error) {
-	blk = &block{free: []span{{0, size}}}
-	defer func() {
-		if err != nil {
-			blk.destroy(d)
-		}
-	}()
-	what := fmt.Sprintf("%d bytes for %s buffer %q", size, purposeName(p), name)
+// tryBlock allocates a block; after an error nothing is left of it.
+func (d *Device) tryBlock(p graph.Purpose, name string, size uint64, wants plan.Wants) (*block, error) {
+	blk := &block{free: []span{{0, size}}}
+	if err := blk.allocate(d, size, wants); err != nil {
+		blk.destroy(d)
+		return nil, d.failed(fmt.Sprintf("%d bytes for %s buffer %q", size, purposeName(p), name), err)
+	}
+	d.memory.used[blk.heap] += blk.bytes
+	c := &d.memory.counts[p]
+	c.Blocks++
+	c.BlockBytes += blk.bytes
+	return blk, nil
+}
+
+func (blk *block) allocate(d *Device, size uint64, wants plan.Wants) (err error) {
 	blk.handle, err = d.vk.CreateBuffer(&vk.BufferCreateInfo{
 		Size:  size,
 		Usage: vk.BufferUsageStorageBufferBit | vk.BufferUsageTransferSrcBit | vk.BufferUsageTransferDstBit,
 	})
 	if err != nil {
-		return nil, d.failed(what, err)
+		return err
 	}
 	req := d.vk.GetBufferMemoryRequirements(blk.handle)
 	kind, err := d.plan.MemoryType(req.MemoryTypeBits, wants)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", d.Name(), what, err)
+		return err
 	}
-	blk.heap = d.plan.Types[kind].Heap
+	blk.heap, blk.bytes = d.plan.Types[kind].Heap, req.Size
 	if room := d.room(blk.heap); req.Size > room.Bytes {
-		return nil, fmt.Errorf("%s: %s: %w: %d MiB are left of %s", d.Name(), what, graph.ErrOutOfMemory, room.Bytes>>20, room.Why)
+		return fmt.Errorf("%w: %d MiB are left of %s", graph.ErrOutOfMemory, room.Bytes>>20, room.Why)
 	}
 	blk.memory, err = d.vk.AllocateMemory(&vk.MemoryAllocateInfo{AllocationSize: req.Size, MemoryTypeIndex: uint32(kind)})
 	if err != nil {
-		return nil, d.failed(what, err)
+		return err
 	}
-	blk.bytes = req.Size
-	d.memory.used[blk.heap] += blk.bytes
-	c := &d.memory.counts[p]
-	c.Blocks++
-	c.BlockBytes += blk.bytes
-	defer func() {
-		if err != nil {
-			d.memory.forget(p, blk)
-		}
-	}()
 	if err = d.vk.BindBufferMemory(blk.handle, blk.memory, 0); err != nil {
-		return nil, d.failed(what, err)
+		return err
 	}
-	if d.plan.Types[kind].Flags&plan.Mapped == plan.Mapped {
+	if wants[0]&d.plan.Types[kind].Flags&plan.Mapped == plan.Mapped {
 		at, err := d.vk.MapMemory(blk.memory, 0, vk.WholeSize, 0)
 		if err != nil {
-			return nil, d.failed(what, err)
+			return err
 		}
 		blk.mapped = unsafe.Slice((*byte)(at), size)
 	}
-	return blk, nil
+	return nil
 }
 
 func (m *memory) forget(p graph.Purpose, blk *block) {

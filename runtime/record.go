@@ -68,7 +68,7 @@ func (p *Program) record() error {
 }
 
 // recordNodes records a range of nodes in as many segments as it takes.
-func (p *Program) recordNodes(from, to int, watch *stopwatch) (list []*segment, err error) {
+func (p *Program) recordNodes(from, to int, watch *vk.QueryPool) (list []*segment, err error) {
 	defer func() {
 		if err != nil {
 			p.drop(list)
@@ -109,15 +109,10 @@ func (p *Program) newSegment(from, to int) (*segment, error) {
 	return s, nil
 }
 
-// stopwatch writes two timestamps around each node of a recording.
-type stopwatch struct {
-	pool vk.QueryPool
-	base int // node of the first query
-}
-
 // recordSegment records the nodes of a segment. first begins behind all earlier
-// work; last ends with a barrier for the host.
-func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch *stopwatch) error {
+// work; last ends with a barrier for the host. A pool of timestamps, if there is
+// one, gets two around each node i, as queries 2i and 2i+1.
+func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch *vk.QueryPool) error {
 	d := p.device
 	what := "recording " + p.g.Name
 	cmd := s.cmd[0]
@@ -128,7 +123,7 @@ func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch 
 		d.afterAll(cmd)
 	}
 	if watch != nil {
-		d.vk.CmdResetQueryPool(cmd, watch.pool, uint32(2*(s.from-watch.base)), uint32(2*(s.to-s.from)))
+		d.vk.CmdResetQueryPool(cmd, *watch, uint32(2*s.from), uint32(2*(s.to-s.from)))
 	}
 	var bound vk.Pipeline
 	for i := s.from; i < s.to; i++ {
@@ -148,7 +143,7 @@ func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch 
 			d.vk.CmdPushConstants(cmd, n.pipeline.layout, vk.ShaderStageComputeBit, 0, vk.SliceBytes(n.Push))
 		}
 		if watch != nil {
-			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageComputeShaderBit, watch.pool, uint32(2*(i-watch.base)))
+			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i))
 		}
 		g := n.grid
 		if g.Groups[2] > 0 {
@@ -158,7 +153,7 @@ func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch 
 			d.vk.CmdDispatchBase(cmd, 0, 0, g.Groups[2], g.Tail, g.Groups[1], 1)
 		}
 		if watch != nil {
-			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageComputeShaderBit, watch.pool, uint32(2*(i-watch.base)+1))
+			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i+1))
 		}
 		if d.instance.debugUtils {
 			d.vk.CmdEndDebugUtilsLabelEXT(cmd)

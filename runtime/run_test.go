@@ -85,7 +85,7 @@ func value(name string, b graph.Buffer, offset, bytes uint64) *graph.Value {
 	return &graph.Value{Name: name, Buffer: b, Offset: offset, Bytes: bytes}
 }
 
-// normGraph is rms norm, silu-mul-free: x (n rows of k) -> norm -> int8 activations.
+// normGraph is x (n rows of k) -> norm -> int8 activations.
 func normGraph(t *testing.T, x graph.Executor, n, k uint32) (g *graph.Graph, out graph.Buffer, free func()) {
 	t.Helper()
 	bytes := uint64(4 * n * k)

@@ -97,7 +97,7 @@ func ParseWords(list string) ([]string, error) {
 // Caps lower a device's limits; 0 leaves a limit as it is. Tests use them to
 // meet on one machine what users meet on others.
 type Caps struct {
-	Groups          uint32 // workgroups on x, y and z
+	GroupsX         uint32 // workgroups on x
 	Invocations     uint32
 	SharedBytes     uint32
 	StorageBuffers  uint32
@@ -105,6 +105,7 @@ type Caps struct {
 	Allocation      uint64
 	OffsetAlignment uint64 // raises the alignment
 	Heap            uint64 // bytes of every heap; budgets are capped too
+	Discrete        bool   // a card with memory of its own
 }
 
 func (c Caps) apply(s Snapshot) Snapshot {
@@ -118,9 +119,7 @@ func (c Caps) apply(s Snapshot) Snapshot {
 			*v = min(*v, limit)
 		}
 	}
-	for i := range s.Limits.Groups {
-		cap32(&s.Limits.Groups[i], c.Groups)
-	}
+	cap32(&s.Limits.Groups[0], c.GroupsX)
 	cap32(&s.Limits.Invocations, c.Invocations)
 	cap32(&s.Limits.SharedBytes, c.SharedBytes)
 	cap32(&s.Limits.StorageBuffers, c.StorageBuffers)
@@ -128,6 +127,9 @@ func (c Caps) apply(s Snapshot) Snapshot {
 	cap64(&s.Limits.Allocation, c.Allocation)
 	cap64(&s.Limits.Buffer, c.Allocation)
 	s.Limits.OffsetAlignment = max(s.Limits.OffsetAlignment, c.OffsetAlignment)
+	if c.Discrete {
+		s.Type = Discrete
+	}
 	s.Heaps = slices.Clone(s.Heaps)
 	for i := range s.Heaps {
 		cap64(&s.Heaps[i].Bytes, c.Heap)
