@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ type Options struct {
 	Contracts []string
 	// Impl, when not nil, is the only implementation to run, "" the base.
 	Impl *string
+	// Vectors, when not nil, has CONTRACT.txt with the literal vectors of every
+	// contract; they are run before the cases.
+	Vectors fs.FS
 	// Seed, with a contract and an index, is all that a case depends on.
 	Seed uint64
 	// First is the index of the first case.
@@ -193,6 +197,15 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 	defer func() { err = errors.Join(err, x.Close()) }()
 	bench := &bench{x: x}
 	defer bench.close()
+	if opts.Vectors != nil {
+		list, err := vectors(opts.Vectors, k.Contract)
+		if err != nil {
+			return r, x.Name(), err
+		}
+		for _, s := range list {
+			r.check(ctx, bench, "vector "+s.node.Label, s)
+		}
+	}
 	large := 0
 	for i := opts.First; ; i++ {
 		if opts.Cases > 0 && i >= opts.First+opts.Cases || opts.Products > 0 && r.Products >= opts.Products ||
@@ -226,8 +239,14 @@ func (r *Result) run(ctx context.Context, b *bench, c *Case) error {
 	if err != nil {
 		return fmt.Errorf("case %s on the reference: %w", c.Name, err)
 	}
-	r.Cases++
 	r.Products += c.Products
+	r.check(ctx, b, c.Name, steps...)
+	return nil
+}
+
+// check counts a case and compares its steps, up to the first that fails.
+func (r *Result) check(ctx context.Context, b *bench, name string, steps ...*step) {
+	r.Cases++
 	for _, s := range steps {
 		r.Words += s.written()
 		f, err := b.check(ctx, s)
@@ -237,13 +256,12 @@ func (r *Result) run(ctx context.Context, b *bench, c *Case) error {
 		if f == nil {
 			continue
 		}
-		f.Case = c.Name
+		f.Case = name
 		if r.Failed++; len(r.Failures) < keptFailures {
 			r.Failures = append(r.Failures, *f)
 		}
-		return nil
+		return
 	}
-	return nil
 }
 
 // admits reports whether the bounds of an implementation's line allow a domain.

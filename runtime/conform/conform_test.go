@@ -6,14 +6,16 @@ import (
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/ref"
+	"github.com/ternvk/tern/testdata/kernels"
 )
 
 // The suite against the reference itself: every contract has cases, and they
 // are well made.
 func TestReference(t *testing.T) {
 	report, err := Run(context.Background(), Options{
-		Open:  func(map[string]string) (graph.Executor, error) { return ref.New(), nil },
-		Cases: 40, Work: 1 << 22, Seed: 1,
+		Open:    func(map[string]string) (graph.Executor, error) { return ref.New(), nil },
+		Vectors: kernels.Files,
+		Cases:   40, Work: 1 << 22, Seed: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/ternvk/tern/runtime/conform"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/ref"
+	"github.com/ternvk/tern/testdata/kernels"
 )
 
 func main() {
@@ -37,7 +38,7 @@ func run() (bool, error) {
 	device := flag.String("device", "auto", "number, name or UUID of the device, or reference")
 	contracts := flag.String("contract", "", "contracts, with commas; all when empty")
 	impl := flag.String("impl", "", "the implementation to run, base for the base; all when empty")
-	kernels := flag.String("kernels", "", "folder of .spv files to use instead of the compiled-in ones")
+	dir := flag.String("kernels", "", "folder of .spv files to use instead of the compiled-in ones")
 	seed := flag.Uint64("seed", 1, "seed of the cases")
 	first := flag.Int("first", 0, "index of the first case")
 	cases := flag.Int("cases", 0, "cases of an implementation at most")
@@ -52,12 +53,13 @@ func run() (bool, error) {
 	}
 
 	opts := conform.Options{
-		Seed: *seed, First: *first, Cases: *cases, Products: *products, Time: *limit, Work: *work,
+		Vectors: kernels.Files,
+		Seed:    *seed, First: *first, Cases: *cases, Products: *products, Time: *limit, Work: *work,
 		Open: func(force map[string]string) (graph.Executor, error) {
 			if *device == "reference" {
 				return ref.New(), nil
 			}
-			return runtime.Open(runtime.Options{Device: *device, KernelDir: *kernels, Kernels: force, Validate: *validate,
+			return runtime.Open(runtime.Options{Device: *device, KernelDir: *dir, Kernels: force, Validate: *validate,
 				Force: []string{"dot"}}) // slow is no reason not to check
 		},
 	}

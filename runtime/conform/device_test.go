@@ -1,0 +1,85 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/testdata/kernels"
+)
+
+func TestMain(m *testing.M) {
+	// Without worker threads lavapipe runs tiny dispatches 20 times faster.
+	if os.Getenv("LP_NUM_THREADS") == "" {
+		os.Setenv("LP_NUM_THREADS", "0")
+	}
+	os.Exit(m.Run())
+}
+
+// open opens the machine's device under the validation layer, where that is
+// installed, and fails the test on any message. Features that the device has but
+// does not speed up are used.
+func open(t *testing.T, opts runtime.Options) (*runtime.Device, error) {
+	opts.Validate, opts.Force = true, []string{"dot"}
+	d, err := runtime.Open(opts)
+	if errors.Is(err, graph.ErrUnsupported) {
+		opts.Validate = false
+		d, err = runtime.Open(opts)
+	}
+	if err == nil {
+		t.Cleanup(func() {
+			for _, m := range d.Messages() {
+				t.Error("validation:", m)
+			}
+		})
+	}
+	return d, err
+}
+
+// run holds every implementation on the machine's device to the reference.
+func run(t *testing.T, opts Options, device runtime.Options) {
+	t.Helper()
+	opts.Vectors = kernels.Files
+	opts.Open = func(force map[string]string) (graph.Executor, error) {
+		device.Kernels = force
+		d, err := open(t, device)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
+	report, err := Run(context.Background(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %s", report.Executor, report.Summary())
+	for _, r := range report.Results {
+		t.Log(r.String())
+		if r.Failed > 0 {
+			t.Error(r.String())
+		}
+	}
+}
+
+// A quick selection by default; all of it, with at least a million words of each
+// matrix product, when TERN_CONFORM is "all".
+func TestDevice(t *testing.T) {
+	opts := Options{Seed: 1, Cases: 30, Work: 1 << 21}
+	if os.Getenv("TERN_CONFORM") == "all" {
+		opts = Options{Seed: uint64(time.Now().UnixNano()), Products: 1_000_000, Cases: 2000, Work: 1 << 27, Time: 10 * time.Minute}
+		t.Logf("seed %d", opts.Seed)
+	}
+	run(t, opts, runtime.Options{})
+}
+
+// Kernels find their rows when the grid is folded, as it is beyond 65,535
+// workgroups.
+func TestFoldedGrid(t *testing.T) {
+	device := runtime.Options{}
+	device.Test.Caps.GroupsX = 300
+	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
+}
