@@ -4,8 +4,8 @@
 // Attention over one chunk each: runtime/ref/attention.go
 layout(local_size_x = LOCAL) in;
 layout(constant_id = 3) const uint SHARE = 1u;
-layout(binding = 0) readonly buffer Q { float q[]; };
-layout(binding = 1) readonly buffer Cache { uint cache[]; };
+layout(binding = 0) readonly buffer Q { vec4 q[]; };
+layout(binding = 1) readonly buffer Cache { uvec4 cache[]; };
 layout(binding = 2) readonly buffer Batch { uint batch[]; };
 layout(binding = 3) writeonly buffer Y { float y[]; };
 layout(push_constant) uniform P { uint chunks, q_stride, positions, tables, v_base; };
@@ -18,13 +18,17 @@ void main() {
     uint page = batch[batch[tables + t] + c], live = min(PAGE, count - c * PAGE);
     for (uint g = 0u; g < SHARE; g++) {
         uint h = head * SHARE + g, at = ((t * heads + h) * chunks + c) * (HEAD_DIM + 2u);
+        float e, l, o[8];
         barrier();
-        for (uint d = lane; d < HEAD_DIM; d += LOCAL) q_row[d] = q[t * q_stride + h * HEAD_DIM + d];
-        Chunk part = chunk_scores(page, head, live);
-        for (uint d = lane; d < HEAD_DIM; d += LOCAL) y[at + d] = chunk_value(v_base, page, head, d, live);
+        load_query(t * q_stride + h * HEAD_DIM);
+        chunk_scores(page, head, live, e, l);
+        for (uint eight = lane; eight < EIGHTS; eight += LOCAL) {
+            chunk_values(v_base, page, head, eight, live, o);
+            [[unroll]] for (uint i = 0u; i < 8u; i++) y[at + eight * 8u + i] = o[i];
+        }
         if (lane == 0u) {
-            y[at + HEAD_DIM] = part.e;
-            y[at + HEAD_DIM + 1u] = tidy(part.l);
+            y[at + HEAD_DIM] = e;
+            y[at + HEAD_DIM + 1u] = l;
         }
     }
 }
