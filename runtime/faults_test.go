@@ -91,7 +91,7 @@ func TestStaging(t *testing.T) {
 }
 
 func TestLimitsAreErrors(t *testing.T) {
-	d := open(t, Options{Test: Test{Caps: plan.Caps{Binding: 4096, Allocation: 1 << 20, Heap: 4 << 20}}, Disable: []string{"probe"}})
+	d := open(t, Options{Test: Test{Caps: plan.Caps{Binding: 4096, Allocation: 1 << 20, Heap: 4 << 20}}, Disable: []string{"probe", "budget"}})
 	before := d.Stats()
 	for _, c := range []struct {
 		bytes uint64

@@ -9,12 +9,14 @@ import (
 	"github.com/ternvk/tern/spirv"
 )
 
-// The feature words of the kernel list, each with its condition.
-var features = []struct {
+// feature is a word of the kernel list with its condition.
+type feature struct {
 	word  string
 	group string // off switch that covers several words
 	has   func(s *Snapshot) bool
-}{
+}
+
+var features = []feature{
 	{"int8", "", func(s *Snapshot) bool { return s.Int8 }},
 	{"f16", "", func(s *Snapshot) bool { return s.Float16 }},
 	{"store8", "", func(s *Snapshot) bool { return s.Storage8 }},
