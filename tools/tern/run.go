@@ -11,4 +11,3 @@ func (a *app) runCommand() *cobra.Command {
 }
 func (a *app) chatCommand() *cobra.Command   { return &cobra.Command{Use: "chat"} }
 func (a *app) verifyCommand() *cobra.Command { return &cobra.Command{Use: "verify"} }
-func (a *app) benchCommand() *cobra.Command  { return &cobra.Command{Use: "bench"} }

@@ -299,3 +299,13 @@ func product(dims []uint64) uint64 {
 	}
 	return n
 }
+
+// Tokens returns n token ids below vocab: the outputs of the stream of seed,
+// modulo vocab.
+func Tokens(seed uint64, n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(output(seed, uint64(i)) % uint64(vocab))
+	}
+	return ids
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ternvk/tern/model"
+	"github.com/ternvk/tern/tools/internal/synth"
+)
+
+// benchResult is one line of bench; its JSON and CSV names are those of
+// llama-bench where that has them.
+type benchResult struct {
+	Build       string    `json:"build_commit"`
+	File        string    `json:"model_filename"`
+	Model       string    `json:"model_type"`
+	Size        uint64    `json:"model_size"`
+	Params      uint64    `json:"model_n_params"`
+	Device      string    `json:"device"`
+	Activations string    `json:"activations"`
+	Chunk       int       `json:"n_ubatch"`
+	Prompt      int       `json:"n_prompt"`
+	Gen         int       `json:"n_gen"`
+	Depth       int       `json:"n_depth"`
+	Time        string    `json:"test_time"`
+	AvgNS       float64   `json:"avg_ns"`
+	DevNS       float64   `json:"stddev_ns"`
+	AvgTS       float64   `json:"avg_ts"`
+	DevTS       float64   `json:"stddev_ts"`
+	GBS         float64   `json:"gb_per_s"`  // of weights and cache, decoding only
+	PeakGBS     float64   `json:"peak_gb_s"` // 0: not known
+	SamplesNS   []float64 `json:"samples_ns"`
+	SamplesTS   []float64 `json:"samples_ts"`
+}
+
+// test names what was measured: pp512, tg128 @ d4096.
+func (r *benchResult) test() string {
+	name := fmt.Sprintf("pp%d", r.Prompt)
+	if r.Gen > 0 {
+		name = fmt.Sprintf("tg%d", r.Gen)
+	}
+	if r.Depth > 0 {
+		name += fmt.Sprintf(" @ d%d", r.Depth)
+	}
+	return name
+}
+
+// bench holds the flags of the command.
+type bench struct {
+	*app
+	prompt, gen, depth []int
+	repeat, chunk      int
+	output, shape      string
+	peak               float64
+	ops                bool
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	b := &bench{app: a}
+	var shapes []string
+	for _, s := range synth.Shapes {
+		shapes = append(shapes, s.Name)
+	}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure speed",
+		Long: "Measure the speed of prompts (pp) and of generation (tg), in tokens per second, with llama-bench's columns, and the\n" +
+			"GB/s of weights and cache that generation reads. Peak is what the device reads at best, measured, or given by --peak.\n" +
+			"Lists have commas. Before the measured repetitions one more warms up.",
+		Example: `  tern bench -m model.gguf
+  tern bench --shape ternary-bonsai-1.7b -p 512 -n 128 -d 0,4096
+  tern bench --output csv --peak 4800
+  tern bench --ops -n 0                # time by kernel`,
+		Args: usage(cobra.NoArgs),
+		RunE: interruptible(func(ctx context.Context, _ []string) error { return b.run(ctx) }),
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntSliceVarP(&b.prompt, "n-prompt", "p", []int{512}, "`tokens` of a prompt; 0: no such test")
+	f.IntSliceVarP(&b.gen, "n-gen", "n", []int{128}, "`tokens` to generate; 0: no such test")
+	f.IntSliceVarP(&b.depth, "n-depth", "d", []int{0}, "`tokens` in the context before the test")
+	f.IntVarP(&b.repeat, "repetitions", "r", 5, "measured repetitions")
+	f.IntVar(&b.chunk, "chunk", 0, "tokens of a prompt that run at once (default 512)")
+	f.StringVarP(&b.output, "output", "o", "md", "md, csv or json")
+	f.StringVar(&b.shape, "shape", "", "bench noise in this shape, without a file: "+strings.Join(shapes, ", "))
+	f.Float64Var(&b.peak, "peak", 0, "peak memory bandwidth of the device, `GB/s` (default: measured)")
+	f.BoolVar(&b.ops, "ops", false, "print the time of each kernel instead, where the device has timestamps")
+	return cmd
+}
+
+func (b *bench) run(ctx context.Context) error {
+	table, err := newTable(b.output, b.out)
+	if err != nil {
+		return err
+	}
+	if b.shape != "" {
+		if b.model != "" {
+			return usagef("--shape and -m exclude each other")
+		}
+		b.model = synthPrefix + b.shape
+	}
+	tests, longest := b.tests()
+	if len(tests) == 0 || b.repeat < 1 {
+		return usagef("nothing to measure: -p, -n and -r are too small")
+	}
+	m, err := b.open(ctx, model.Options{Context: longest, Chunk: b.chunk})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if b.ops {
+		return b.timeOps(ctx, m, tests)
+	}
+	if b.peak == 0 {
+		if b.peak, err = measurePeak(ctx, m.x); err != nil {
+			fmt.Fprintf(b.err, "peak: %v\n", err)
+		}
+	}
+	for i := range tests {
+		r := &tests[i]
+		b.describe(r, m)
+		if err := b.measure(ctx, m, r); err != nil {
+			return fmt.Errorf("%s: %w", r.test(), err)
+		}
+		if err := table.row(r); err != nil {
+			return err
+		}
+	}
+	return table.end()
+}
+
+// tests lists what the flags ask for, and the context that it takes.
+func (b *bench) tests() (list []benchResult, longest int) {
+	add := func(p, n, d int) {
+		if p > 0 || n > 0 {
+			list = append(list, benchResult{Prompt: p, Gen: n, Depth: d})
+			longest = max(longest, d+p+n+1)
+		}
+	}
+	for _, d := range b.depth {
+		for _, p := range b.prompt {
+			add(p, 0, d)
+		}
+		for _, n := range b.gen {
+			add(0, n, d)
+		}
+	}
+	return list, longest
+}
+
+func (b *bench) describe(r *benchResult, m *opened) {
+	i := m.Info()
+	r.Build, r.File, r.Device, r.Activations, r.PeakGBS = version(), m.File().Name, m.x.Name(), b.activations, b.peak
+	r.Model = fmt.Sprintf("%s %s %s", i.Architecture, strings.ReplaceAll(countText(i.Parameters), " ", ""), i.Quantisation)
+	r.Size, r.Params, r.Chunk = i.FileBytes, i.Parameters, b.chunk
+	r.Time = time.Now().UTC().Format(time.RFC3339)
+}
+
+// measure runs a test: once to warm up, and then as often as is asked.
+func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
+	s, err := m.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	vocab := m.Info().Vocab
+	if r.Depth > 0 {
+		if _, err := s.Eval(ctx, synth.Tokens(1, r.Depth, vocab), false); err != nil {
+			return err
+		}
+	}
+	for i := range b.repeat + 1 {
+		s.Truncate(r.Depth)
+		start := time.Now()
+		if r.Gen > 0 {
+			err = generate(ctx, s, r.Gen, vocab)
+		} else {
+			_, err = s.Eval(ctx, synth.Tokens(2, r.Prompt, vocab), false)
+		}
+		if err != nil {
+			return err
+		}
+		if ns := float64(time.Since(start)); i > 0 {
+			r.SamplesNS = append(r.SamplesNS, ns)
+			r.SamplesTS = append(r.SamplesTS, float64(r.Prompt+r.Gen)*1e9/ns)
+		}
+	}
+	r.AvgNS, r.DevNS = meanDeviation(r.SamplesNS)
+	r.AvgTS, r.DevTS = meanDeviation(r.SamplesTS)
+	if r.Gen > 0 {
+		e, err := model.EstimateMemory(m.File(), model.Options{})
+		if err != nil {
+			return err
+		}
+		bytes := float64(m.Info().MatrixBytesPerToken) + float64(e.CachePerToken)*(float64(r.Depth)+float64(r.Gen)/2)
+		r.GBS = bytes * r.AvgTS / 1e9
+	}
+	return nil
+}
+
+// generate decodes n tokens greedily, one run each, whether or not the model
+// ends its turn.
+func generate(ctx context.Context, s *model.Session, n, vocab int) error {
+	next := synth.Tokens(3, 1, vocab)[0]
+	sequence := append([]int32{}, s.Tokens()...)
+	for range n {
+		sequence = append(sequence, next)
+		for token, err := range s.Generate(ctx, sequence, model.Sampling{}, 1) {
+			if err != nil {
+				return err
+			}
+			next = token.ID
+		}
+	}
+	return nil
+}
+
+func meanDeviation(samples []float64) (mean, deviation float64) {
+	for _, x := range samples {
+		mean += x / float64(len(samples))
+	}
+	if len(samples) < 2 {
+		return mean, 0
+	}
+	for _, x := range samples {
+		deviation += (x - mean) * (x - mean) / float64(len(samples)-1)
+	}
+	return mean, math.Sqrt(deviation)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/tools/internal/synth"
+)
+
+// measurePeak returns the GB/s that the device reads at best, by the kernel
+// that does the least with what it reads: the choice of the largest value of
+// each row. It is 0 where arithmetic, not memory, limits that kernel: on a CPU.
+func measurePeak(ctx context.Context, x graph.Executor) (float64, error) {
+	d, ok := x.(*runtime.Device)
+	if !ok || d.Plan().Type == plan.CPU {
+		return 0, nil
+	}
+	const rowBytes, repeats = 64 << 10, 8
+	bytes := min(1<<30, x.Limits().MaxBinding, x.Limits().MaxBuffer) / rowBytes * rowBytes
+	rows, err := x.Alloc(graph.Scratch, "peak", bytes)
+	if err != nil {
+		return 0, err
+	}
+	defer x.Free(rows)
+	n := int(bytes / rowBytes)
+	batch, err := x.Alloc(graph.Batch, "peak", uint64(op.BatchWords(0, n, 0))*4)
+	if err != nil {
+		return 0, err
+	}
+	defer x.Free(batch)
+	g := graph.New("peak")
+	b := &op.Builder{G: g, Batch: &graph.Value{Name: "batch", Kind: graph.U32, Buffer: batch, Bytes: batch.Bytes()}, Layout: op.NewLayout(0, n)}
+	for range repeats {
+		b.Argmax(op.Rows{Value: &graph.Value{Name: "rows", Buffer: rows, Bytes: bytes}, N: n, K: rowBytes / 4})
+	}
+	p, err := x.Compile(g)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	var best float64
+	for range 4 {
+		start := time.Now()
+		if err := x.Run(ctx, p); err != nil {
+			return 0, err
+		}
+		best = max(best, float64(bytes)*repeats/float64(time.Since(start)))
+	}
+	return best, nil
+}
+
+// opTime is the time that a kernel takes in a program.
+type opTime struct {
+	kernel string
+	nodes  int
+	ns     float64
+	bytes  uint64
+}
+
+// timeOps prints for each test the kernels of its graph with their times.
+func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) error {
+	d, ok := m.x.(*runtime.Device)
+	if !ok {
+		return fmt.Errorf("--ops: %s has no timestamps: %w", m.x.Name(), graph.ErrUnsupported)
+	}
+	for _, t := range tests {
+		n := 1
+		if t.Prompt > 0 {
+			n = min(t.Prompt, 512)
+		}
+		list, err := opTimes(ctx, m, d, n, t.Depth)
+		if err != nil {
+			return err
+		}
+		var total float64
+		for _, o := range list {
+			total += o.ns
+		}
+		fmt.Fprintf(b.out, "%s: %d tokens in one run, %.3f ms in kernels\n", t.test(), n, total/1e6)
+		w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(w, "ms\t%\tGB/s\tnodes\t  kernel")
+		for _, o := range list {
+			fmt.Fprintf(w, "%.3f\t%.1f\t%.1f\t%d\t  %s\n", o.ns/1e6, 100*o.ns/total, float64(o.bytes)/o.ns, o.nodes, o.kernel)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// opTimes profiles the run of n tokens at a depth, by kernel, longest first.
+func opTimes(ctx context.Context, m *opened, d *runtime.Device, n, depth int) ([]opTime, error) {
+	s, err := m.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	vocab := m.Info().Vocab
+	if depth > 0 {
+		if _, err := s.Eval(ctx, synth.Tokens(1, depth, vocab), false); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.Eval(ctx, synth.Tokens(2, n, vocab), false); err != nil {
+		return nil, err
+	}
+	p, err := m.Program(n, 1, depth+n)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := d.Profile(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]opTime{}
+	for _, t := range nodes {
+		o := sums[t.Kernel]
+		sums[t.Kernel] = opTime{t.Kernel, o.nodes + 1, o.ns + t.NS, o.bytes + t.Node.Bytes}
+	}
+	return slices.SortedFunc(maps.Values(sums), func(a, b opTime) int { return cmp.Compare(b.ns, a.ns) }), nil
+}
