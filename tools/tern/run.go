@@ -2,12 +2,60 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ternvk/tern/model/token"
 )
 
 func (a *app) runCommand() *cobra.Command {
-	return &cobra.Command{Use: "run", RunE: interruptible(func(ctx context.Context, args []string) error { return nil })}
+	var sampling samplingFlags
+	var chatting chatFlags
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "run [PROMPT]",
+		Short: "Answer one prompt",
+		Long: "Answer one prompt, through the model's chat template. Without PROMPT, or with -, the prompt is read from standard\n" +
+			"input. Standard output gets the answer, standard error the device, the settings, thoughts and speeds.",
+		Example: `  tern run "What is the capital of France?"
+  tern run -m model.gguf --temp 0.7 --top-p 0.9 --seed 42 "Write a haiku"
+  tern run --raw -n 32 "Once upon a time"
+  tern run --device reference < prompt.txt`,
+		Args: usage(cobra.MaximumNArgs(1)),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			if raw && chatting != (chatFlags{}) {
+				return usagef("--raw excludes --system, --think and --no-think")
+			}
+			prompt, err := a.text(args)
+			if err != nil {
+				return err
+			}
+			p, err := a.newSpeaker(ctx, &sampling)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			var sp speed
+			if raw {
+				t := p.m.Tokenizer()
+				sp, err = p.speak(ctx, t.Encode(prompt, token.Options{ParseSpecial: true, AddSpecial: true}), newPlainAnswer(a.out, t))
+			} else {
+				var c *conversation
+				if c, err = newConversation(p, chatting); err == nil {
+					sp, err = c.ask(ctx, prompt)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.err, sp)
+			return nil
+		}),
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVar(&raw, "raw", false, "complete the prompt as it is; its control tokens count")
+	chatting.register(cmd)
+	sampling.register(cmd.Flags())
+	return cmd
 }
-func (a *app) chatCommand() *cobra.Command   { return &cobra.Command{Use: "chat"} }
-func (a *app) verifyCommand() *cobra.Command { return &cobra.Command{Use: "verify"} }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -33,24 +34,32 @@ func (f *samplingFlags) register(set *pflag.FlagSet) {
 	set.Uint64Var(&f.s.Seed, "seed", defaultSeed, "seed of the draws; equal seeds give equal texts on every device")
 }
 
+// check reports settings out of range.
+func (f *samplingFlags) check() error {
+	if f.predict < 0 {
+		return usagef("-n %d: want 0 or more", f.predict)
+	}
+	if err := f.s.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
 // sampling merges the flags with the keys of the file.
 func (f *samplingFlags) sampling(file *gguf.File) (model.Sampling, error) {
 	s, own := f.s, model.FileSampling(file)
 	for name, take := range map[string]func(){
 		"temp":  func() { s.Temperature = own.Temperature },
 		"top-k": func() { s.TopK = own.TopK },
-		"top-p": func() { s.TopP = own.TopP },
+		"top-p": func() { s.TopP = cmp.Or(own.TopP, 1) },
 		"min-p": func() { s.MinP = own.MinP },
 	} {
 		if !f.set.Changed(name) {
 			take()
 		}
 	}
-	if f.predict < 0 {
-		return s, usagef("-n %d: want 0 or more", f.predict)
-	}
 	if err := s.Check(); err != nil {
-		return s, usageError{err}
+		return s, fmt.Errorf("%s: general.sampling: %w", file.Name, err)
 	}
 	return s, nil
 }
