@@ -176,16 +176,22 @@ func attention(c *Case, r *rand.Rand) {
 	c.shape(h.Q, g.n, g.work(), "%v, %v", &g, s)
 	c.record = func(m *maker) {
 		m.batch(&g)
-		// The builder gives few queries to attention_part; this contract takes any number.
-		q, cache, l := m.queries(&g, s.queries, 0.3), m.cache(&g, s.cache, s.nan), m.Layout
-		y := m.G.Temp("attn", graph.F32, uint64(g.n*h.Q*h.Dim*4))
-		m.G.Add(&graph.Node{
-			Contract: c.Contract, Domain: c.Domain,
-			Spec: []uint32{uint32(h.Dim), uint32(h.KV), uint32(h.Share())},
-			Push: []uint32{uint32(g.n), uint32(q.K), uint32(l.Positions), uint32(l.Tables), uint32(cache.VBase)},
-			Args: []graph.Arg{graph.In(q.Value), graph.In(cache.Value), graph.In(m.Batch), graph.Out(y)},
-		})
+		m.wholeAttention(&g, m.queries(&g, s.queries, 0.3), m.cache(&g, s.cache, s.nan))
 	}
+}
+
+// wholeAttention is attention_f16 for any number of queries; the builder gives a
+// few to attention_part.
+func (m *maker) wholeAttention(g *geometry, q op.Rows, cache op.Cache) op.Rows {
+	l, k := m.Layout, g.Q*g.Dim
+	y := op.Rows{Value: m.G.Temp("attn", graph.F32, uint64(g.n*k*4), k, g.n), N: g.n, K: k}
+	m.G.Add(&graph.Node{
+		Contract: "attention_f16", Domain: [2]uint32{uint32(g.Q), uint32(g.n)},
+		Spec: []uint32{uint32(g.Dim), uint32(g.KV), uint32(g.Share())},
+		Push: []uint32{uint32(g.n), uint32(q.K), uint32(l.Positions), uint32(l.Tables), uint32(cache.VBase)},
+		Args: []graph.Arg{graph.In(q.Value), graph.In(cache.Value), graph.In(m.Batch), graph.Out(y.Value)},
+	})
+	return y
 }
 
 // attentionPart: the cases of attention_part, and of attention_join in the

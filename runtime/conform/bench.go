@@ -45,7 +45,7 @@ const (
 func (c *Case) steps(ctx context.Context) ([]*step, error) {
 	x := ref.New()
 	defer x.Close()
-	m := c.maker(x)
+	m := newMaker(x, c.rng, c.act)
 	c.record(m)
 	if m.err != nil {
 		return nil, m.err

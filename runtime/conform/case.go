@@ -8,7 +8,6 @@ import (
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
-	"github.com/ternvk/tern/runtime/ref"
 )
 
 // Case is one made-up run of a contract. It depends on nothing but the
@@ -78,22 +77,22 @@ func (c *Case) shape(x, y int, work uint64, format string, args ...any) {
 	c.Name = fmt.Sprintf(format, args...)
 }
 
-// maker records the graph of a case on the reference.
+// maker records the graph of a case, with inputs in buffers of an executor.
 type maker struct {
 	op.Builder
-	x      *ref.Executor
+	x      graph.Executor
 	r      *rand.Rand
 	consts []float32
 	err    error
 }
 
-func (c *Case) maker(x *ref.Executor) *maker {
-	return &maker{x: x, r: c.rng, Builder: op.Builder{G: graph.New(c.Name), Act: c.act}}
+func newMaker(x graph.Executor, r *rand.Rand, act op.Act) *maker {
+	return &maker{x: x, r: r, Builder: op.Builder{G: graph.New("conform"), Act: act}}
 }
 
-// input is a value with words in a buffer of the reference.
+// input is a value with words in a buffer of the executor.
 func (m *maker) input(name string, kind graph.Kind, words []uint32, shape ...int) *graph.Value {
-	buf, err := m.x.Alloc(graph.Scratch, name, uint64(len(words))*4)
+	buf, err := m.x.Alloc(graph.Cache, name, uint64(len(words))*4)
 	if err == nil {
 		err = m.x.Write(buf, 0, asBytes(words))
 	}

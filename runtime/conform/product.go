@@ -7,7 +7,6 @@ import (
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
-	"github.com/ternvk/tern/runtime/ref"
 )
 
 // Edges of products: rows around groups and workgroups, K around slices and
@@ -46,9 +45,9 @@ func (w weights) String() string {
 	return s
 }
 
-// limited is a reference that claims a small bound on bindings.
+// limited claims a small bound on bindings.
 type limited struct {
-	*ref.Executor
+	graph.Executor
 	limits graph.Limits
 }
 
