@@ -19,9 +19,9 @@ func Penalise(logits []float32, recent []int32, repeat, presence, frequency floa
 	for id, count := range counts {
 		l := logits[id]
 		if l > 0 {
-			l = l * inverse
+			l = float32(l * inverse)
 		} else {
-			l = l * repeat
+			l = float32(l * repeat)
 		}
 		logits[id] = l - (float32(float32(count)*frequency) + presence)
 	}
@@ -57,12 +57,12 @@ func Sample(logits []float32, p SampleParams) int {
 	w := make([]float32, len(order))
 	var sum float32
 	for i, id := range order {
-		w[i] = Exp2((logits[id] - logits[order[0]]) * t)
+		w[i] = Exp2(float32((logits[id] - logits[order[0]]) * t))
 		sum = sum + w[i]
 	}
 	n := len(w)
 	if p.TopP > 0 && p.TopP < 1 {
-		limit := p.TopP * sum
+		limit := float32(p.TopP * sum)
 		var s float32
 		for i, v := range w {
 			if s = s + v; s >= limit {
@@ -78,7 +78,7 @@ func Sample(logits []float32, p SampleParams) int {
 	for _, v := range w[:n] {
 		sum = sum + v
 	}
-	limit := Uniform(p.Seed, p.Position) * sum
+	limit := float32(Uniform(p.Seed, p.Position) * sum)
 	var s float32
 	for i, v := range w[:n] {
 		if s = s + v; s > limit {
@@ -128,5 +128,5 @@ func Uniform(seed, position uint64) float32 {
 		k[0] += 0x9e37_79b9
 		k[1] += 0xbb67_ae85
 	}
-	return float32(c[0]>>8) * 0x1p-24
+	return float32(float32(c[0]>>8) * 0x1p-24)
 }

@@ -1,9 +1,10 @@
 // Package twinlint checks that Go twins of kernels give the same bits on every
 // architecture. Go may fuse x*y + z into one rounding, across statements and
 // inlined calls too, unless the product is converted explicitly; so every float
-// product must stand in a conversion, float32(x*y). Divisions, float min and
-// max, and package math beyond the bits of floats are not for twins either:
-// no kernel can follow them.
+// product must stand in a conversion, float32(x*y). Divisions of float32, float
+// min and max, and package math beyond the bits of floats are not for twins
+// either: no kernel can follow them. Divisions of float64 are left to the numbers
+// that the host makes for a kernel: Go rounds them the same everywhere.
 package twinlint
 
 import (
@@ -119,7 +120,7 @@ func (l *linter) node(n ast.Node, parents []ast.Node) {
 		}
 		switch n.Op {
 		case token.QUO:
-			l.report(n.OpPos, "float division")
+			l.division(n.OpPos, n)
 		case token.MUL:
 			if !l.rounded(n, parents) {
 				l.report(n.OpPos, "product without a conversion around it: write float32(x*y)")
@@ -133,7 +134,7 @@ func (l *linter) node(n ast.Node, parents []ast.Node) {
 		case token.MUL_ASSIGN:
 			l.report(n.TokPos, "product without a conversion around it: write x = float32(x*y)")
 		case token.QUO_ASSIGN:
-			l.report(n.TokPos, "float division")
+			l.division(n.TokPos, n.Lhs[0])
 		}
 	case *ast.Ident:
 		object := l.info.Uses[n]
@@ -149,6 +150,13 @@ func (l *linter) node(n ast.Node, parents []ast.Node) {
 				l.report(n.Pos(), "%s of floats", id.Name)
 			}
 		}
+	}
+}
+
+// division reports a quotient, or a variable that becomes one, unless it is a float64.
+func (l *linter) division(pos token.Pos, e ast.Expr) {
+	if basic, ok := l.info.Types[e].Type.Underlying().(*types.Basic); !ok || basic.Kind() != types.Float64 {
+		l.report(pos, "float division")
 	}
 }
 

@@ -30,6 +30,7 @@ func TestRules(t *testing.T) {
 		{"integers", "func f(a, b, c int) int { c *= a; return a*b + c/b }", nil},
 		{"constants", "const k = 1.5*2.5 + 1/3.0\nfunc f(a float32) float32 { return a + k }", nil},
 		{"division", "func f(a, b float32) float32 { return a / b }", []string{"float division"}},
+		{"division of doubles", "func f(a, b float64) float64 { a /= b; return a / b }", nil},
 		{"division assigned", "func f(a, b float32) float32 { a /= b; return a }", []string{"float division"}},
 		{"max", "func f(a, b float32) float32 { return max(a, b) }", []string{"max of floats"}},
 		{"max of integers", "func f(a, b int) int { return max(a, b) }", nil},
