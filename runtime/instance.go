@@ -19,6 +19,7 @@ type instance struct {
 	*vk.Instance
 	api        uint32 // version it was created for
 	owned      bool
+	validated  bool
 	debugUtils bool
 	sink       *vk.DebugSink
 	messenger  vk.DebugUtilsMessengerEXT
@@ -44,7 +45,7 @@ func newInstance(validate bool) (*instance, error) {
 	if version < vk.APIVersion11 {
 		return nil, noDevice("the Vulkan loader offers only version 1.0")
 	}
-	in := &instance{api: min(version, vk.APIVersion14), owned: true}
+	in := &instance{api: min(version, vk.APIVersion14), owned: true, validated: validate}
 	info := &vk.InstanceCreateInfo{
 		PApplicationInfo: &vk.ApplicationInfo{PApplicationName: vk.CString("tern"), PEngineName: vk.CString("tern"), ApiVersion: in.api},
 	}
@@ -130,12 +131,32 @@ func (in *instance) collect(m vk.DebugMessage) {
 	in.messages = append(in.messages, m.ID+": "+m.Text)
 }
 
+// kept is an instance that stays open as long as the program runs, so that the
+// drivers stay loaded: NVIDIA's can be loaded and unloaded some 30 times, then no
+// instance can be made any more.
+var kept struct {
+	sync.Mutex
+	instance *vk.Instance
+}
+
+// keep takes over an instance without layers, unless there is one already.
+func keep(in *vk.Instance) (taken bool) {
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.instance == nil {
+		kept.instance, taken = in, true
+	}
+	return taken
+}
+
 func (in *instance) close() {
 	if in.Instance != nil && in.owned {
 		if in.messenger != 0 {
 			in.DestroyDebugUtilsMessengerEXT(in.messenger)
 		}
-		in.DestroyInstance()
+		if in.validated || !keep(in.Instance) {
+			in.DestroyInstance()
+		}
 	}
 	if in.sink != nil {
 		in.sink.Close()

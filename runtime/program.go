@@ -270,7 +270,9 @@ func (p *Program) writeSets() {
 		infos := make([]vk.DescriptorBufferInfo, len(n.Args))
 		for j, a := range n.Args {
 			b, at := p.place(a.Value)
-			infos[j] = vk.DescriptorBufferInfo{Buffer: b.block.handle, Offset: b.offset + at, Range: a.Bytes}
+			// Values start at multiples of 256 bytes, so what follows one up to
+			// 16 bytes is padding; kernels may read whole vectors of 4 words.
+			infos[j] = vk.DescriptorBufferInfo{Buffer: b.block.handle, Offset: b.offset + at, Range: min((a.Bytes+15)&^15, p.device.plan.Limits.Binding)}
 		}
 		writes = append(writes, vk.WriteDescriptorSet{
 			DstSet: n.set, DescriptorCount: uint32(len(infos)), DescriptorType: vk.DescriptorTypeStorageBuffer, PBufferInfo: unsafe.SliceData(infos),

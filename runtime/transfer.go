@@ -8,8 +8,11 @@ import (
 	"github.com/ternvk/tern/vk"
 )
 
-// stageBytes is the size of a staging buffer, and of the pieces of Fill.
+// stageBytes is the size of a staging buffer, and of the pieces of Fill, where
+// the device allows allocations so large.
 const stageBytes = 16 << 20
+
+func (d *Device) piece() uint64 { return min(stageBytes, d.Limits().MaxBuffer&^(placeAlignment-1)) }
 
 // staging moves bytes to and from memory that the host cannot see: while one
 // piece is copied by the device, the next is filled.
@@ -63,7 +66,7 @@ func (s *staging) upload(d *Device, slot int, b *Buffer, offset, n uint64, fill 
 		return d.failed("staging", err)
 	}
 	if s.up[slot] == nil {
-		buf, err := d.alloc(staged, "upload", stageBytes, plan.Upload)
+		buf, err := d.alloc(staged, "upload", d.piece(), plan.Upload)
 		if err != nil {
 			return err
 		}
@@ -131,8 +134,9 @@ func (d *Device) Fill(gb graph.Buffer, offset, bytes uint64, fill func(off uint6
 		return err
 	}
 	slot := 0
-	for off := uint64(0); off < bytes; off += stageBytes {
-		n := min(bytes-off, stageBytes)
+	piece := d.piece()
+	for off := uint64(0); off < bytes; off += piece {
+		n := min(bytes-off, piece)
 		if m := b.mapped(); m != nil {
 			err = fill(off, m[offset+off:][:n:n])
 		} else {
@@ -162,13 +166,13 @@ func (d *Device) Read(gb graph.Buffer, offset uint64, data []byte) error {
 		return nil
 	}
 	if d.stage.down == nil {
-		if d.stage.down, err = d.alloc(staged, "readback", stageBytes, plan.Readback); err != nil {
+		if d.stage.down, err = d.alloc(staged, "readback", d.piece(), plan.Readback); err != nil {
 			return err
 		}
 	}
 	down := d.stage.down
-	for off := 0; off < len(data); off += stageBytes {
-		n := min(len(data)-off, stageBytes)
+	for off := 0; off < len(data); off += int(down.bytes) {
+		n := min(len(data)-off, int(down.bytes))
 		err := d.once.run(d, "read of "+b.name, func(cmd vk.CommandBuffer) {
 			d.afterAll(cmd)
 			d.vk.CmdCopyBuffer(cmd, b.block.handle, down.block.handle, []vk.BufferCopy{{SrcOffset: b.offset + offset + uint64(off), DstOffset: down.offset, Size: uint64(n)}})
