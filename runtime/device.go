@@ -156,7 +156,7 @@ func (d *Device) open() error {
 	if snapshot.API < plan.MakeVersion(1, 1, 0) {
 		return fmt.Errorf("%s: Vulkan %v, at least 1.1 is needed: %w", snapshot.Title(), snapshot.API, graph.ErrUnsupported)
 	}
-	config := plan.Config{Disable: d.opts.Disable, Force: d.opts.Force, Kernels: d.opts.Kernels, Caps: d.opts.Test.Caps}
+	config := plan.Config{Disable: d.opts.Disable, Force: d.opts.Force, Kernels: d.opts.Kernels, Fast: d.opts.Profile == "fast", Caps: d.opts.Test.Caps}
 	if d.opts.Adopt != nil {
 		config.Enabled = append([]string{}, d.opts.Adopt.Enabled...)
 	}

@@ -436,7 +436,7 @@ func TestOpenOften(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds on some drivers")
 	}
-	for i := range 60 {
+	for i := range 40 {
 		d, err := Open(Options{CacheDir: "off", Disable: []string{"probe"}})
 		if err != nil {
 			t.Fatalf("open %d: %v", i, err)

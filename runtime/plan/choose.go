@@ -46,7 +46,7 @@ func (p *Plan) checkOverride(contract, impl string) error {
 	return fmt.Errorf("kernel override: contract %s has no implementation %q, only %q", contract, impl, known)
 }
 
-// lacks says what the device lacks to run a kernel, "" when nothing.
+// lacks says what the plan lacks to run a kernel, "" when nothing.
 func (p *Plan) lacks(k *spirv.Kernel) string {
 	for _, need := range k.Needs {
 		if !p.features[need] {
@@ -57,6 +57,8 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 	l := &p.Limits
 	size := k.LocalSize
 	switch {
+	case k.Class != spirv.ClassExact && !p.fast:
+		return "belongs to --profile fast"
 	case p.API < api:
 		return fmt.Sprintf("needs Vulkan %v, the device has %v", api, p.API)
 	case size[0]*size[1]*size[2] > l.Invocations || size[0] > l.LocalSize[0] || size[1] > l.LocalSize[1] || size[2] > l.LocalSize[2]:
@@ -70,8 +72,12 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 }
 
 // admits reports whether a kernel's tile keys minx, maxx, miny and maxy, which
-// bound the domain, allow it.
-func admits(k *spirv.Kernel, domain [2]uint32) bool {
+// bound the domain, allow it. The key gpu=1 marks a shape that does not suit
+// processors.
+func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
+	if k.Tile.Get("gpu", 0) == 1 && p.Type == CPU {
+		return false
+	}
 	for i, axis := range [2]string{"x", "y"} {
 		if domain[i] < k.Tile.Get("min"+axis, 0) || domain[i] > k.Tile.Get("max"+axis, 0xffffffff) {
 			return false
@@ -96,7 +102,7 @@ func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (
 		case forced && k.Impl != override:
 		case lacks != "":
 			why = append(why, k.Name+" "+lacks)
-		case !forced && !admits(k, domain):
+		case !forced && !p.admits(k, domain):
 			why = append(why, fmt.Sprintf("%s does not take %dx%d", k.Name, domain[0], domain[1]))
 		default:
 			return k, nil

@@ -146,6 +146,7 @@ type Config struct {
 	Force   []string          // feature words used although they are not worth it (dot without hardware)
 	Enabled []string          // when not nil, the only words an adopted device was created with
 	Kernels map[string]string // contract -> implementation, "" the base
+	Fast    bool              // kernels with an error bound may replace exact ones
 	Caps    Caps
 }
 
@@ -157,11 +158,12 @@ type Plan struct {
 	features map[string]bool
 	disabled []string
 	kernels  map[string]string
+	fast     bool
 }
 
 // New decides the features of a device.
 func New(s Snapshot, c Config) (*Plan, error) {
-	p := &Plan{Snapshot: c.Caps.apply(s), features: map[string]bool{}, disabled: c.Disable, kernels: c.Kernels}
+	p := &Plan{Snapshot: c.Caps.apply(s), features: map[string]bool{}, disabled: c.Disable, kernels: c.Kernels, fast: c.Fast}
 	for _, list := range [][]string{c.Disable, c.Force, c.Enabled} {
 		if _, err := ParseWords(strings.Join(list, ",")); err != nil {
 			return nil, err

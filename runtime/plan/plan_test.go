@@ -145,7 +145,7 @@ func TestControls(t *testing.T) {
 
 func kernel(name string, tile spirv.Tile, needs ...string) *spirv.Kernel {
 	contract, impl := spirv.SplitName(name)
-	return &spirv.Kernel{Name: name, Contract: contract, Impl: impl, Env: "vulkan1.1", Tile: tile, Needs: needs,
+	return &spirv.Kernel{Name: name, Contract: contract, Impl: impl, Class: spirv.ClassExact, Env: "vulkan1.1", Tile: tile, Needs: needs,
 		Info: spirv.Info{LocalSize: [3]uint32{64, 1, 1}, Bindings: 4, PushBytes: 16}}
 }
 
@@ -159,6 +159,8 @@ func TestChoose(t *testing.T) {
 	list[2].LocalSize = [3]uint32{256, 1, 1}
 	modern := kernel("mm__modern", nil)
 	modern.Env = "vulkan1.3"
+	bound := kernel("mm__half", nil)
+	bound.Class = "bound:f16 sums"
 	old := h200()
 	old.API = MakeVersion(1, 2, 0)
 	many := kernel("mm__many", nil)
@@ -183,6 +185,8 @@ func TestChoose(t *testing.T) {
 		{"small workgroups", swiftshader(), Config{}, list, [2]uint32{4096, 512}, "mm"},
 		{"new SPIR-V", h200(), Config{}, []*spirv.Kernel{modern, list[3]}, [2]uint32{1, 1}, "mm__modern"},
 		{"old Vulkan", old, Config{}, []*spirv.Kernel{modern, list[3]}, [2]uint32{1, 1}, "mm"},
+		{"not exact", h200(), Config{}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm"},
+		{"fast", h200(), Config{Fast: true}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm__half"},
 		{"many buffers", swiftshader(), Config{}, []*spirv.Kernel{many, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"many constants", cpu(), Config{}, []*spirv.Kernel{pushy, list[3]}, [2]uint32{1, 1}, "mm"},
 	} {
