@@ -68,12 +68,16 @@ func (d *Device) examine() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	file := d.cacheFile("probe")
+	if d.opts.KernelDir != "" {
+		file = "" // the probes may be others
+	}
 	if d.probe = d.recall(file); d.probe == nil {
 		d.probe = &Probe{}
 		if err := d.runProbe(); err != nil {
 			return fmt.Errorf("start-up probe: %w", err)
 		}
-		if data, err := json.Marshal(d.probe); err == nil && file != "" {
+		tried := !slices.ContainsFunc(d.probe.Rules, func(r Rule) bool { return r.Cases == 0 })
+		if data, err := json.Marshal(d.probe); err == nil && tried && file != "" {
 			saveFile(file, data)
 		}
 	}

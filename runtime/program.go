@@ -23,7 +23,7 @@ type Program struct {
 	parts    map[[2]int][]*segment // of RunNodes
 	scratchN uint64                // of the device when it was recorded
 	freed    uint64                // of the device when its buffers were last checked
-	rate     float64               // of the device when nodes were estimated
+	rate     float64               // Device.rate as this program has it
 	stale    bool                  // to be recorded again
 	closed   bool
 }

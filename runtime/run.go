@@ -138,7 +138,8 @@ func (p *Program) learn() {
 	if !wrong {
 		return
 	}
-	p.device.rate += (p.rate*took/expected - p.device.rate) / 2
+	p.rate *= took / expected
+	p.device.rate += (p.rate - p.device.rate) / 2
 	ends := split(p.times())
 	p.stale = !slices.EqualFunc(ends, p.segments, func(end int, s *segment) bool { return end == s.to })
 }

@@ -143,20 +143,3 @@ func words(b []byte) []uint32 {
 	copy(vk.SliceBytes(out), b)
 	return out
 }
-
-func TestProbe(t *testing.T) {
-	d := open(t, Options{Force: []string{"dot"}})
-	if !d.Probe().Exact() {
-		t.Error("not exact")
-	}
-	for _, r := range d.Probe().Rules {
-		t.Log(r.String())
-		if r.broken() {
-			t.Error("broken: ", r.String())
-		}
-		if r.Cases == 0 {
-			t.Errorf("%s: no cases", r.Name)
-		}
-	}
-	t.Log(d.Plan().Features(), d.Plan().Notes)
-}

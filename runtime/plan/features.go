@@ -144,7 +144,7 @@ func (c Caps) apply(s Snapshot) Snapshot {
 type Config struct {
 	Disable []string          // words of Words that are not used even where offered
 	Force   []string          // feature words used although they are not worth it (dot without hardware)
-	Enabled []string          // when not nil, the only words an adopted device was created with
+	Enabled []string          // when not nil, the only words an adopted device was created with; "subgroup" is subgroupSizeControl
 	Kernels map[string]string // contract -> implementation, "" the base
 	Fast    bool              // kernels with an error bound may replace exact ones
 	Caps    Caps
@@ -167,6 +167,14 @@ func New(s Snapshot, c Config) (*Plan, error) {
 	for _, list := range [][]string{c.Disable, c.Force, c.Enabled} {
 		if _, err := ParseWords(strings.Join(list, ",")); err != nil {
 			return nil, err
+		}
+	}
+	if c.Enabled != nil { // an adopted device
+		if !slices.Contains(c.Enabled, "subgroup") {
+			p.Subgroup.Min, p.Subgroup.Max = 0, 0
+		}
+		if p.API < MakeVersion(1, 2, 0) {
+			p.FloatControls = FloatControls{}
 		}
 	}
 	for _, f := range features {

@@ -88,6 +88,8 @@ func TestFeatures(t *testing.T) {
 		{"two subgroup sizes", uma(), Config{Disable: []string{"local", "shared", "coopmat", "int8", "f16"}}, "dot sg32 sg64 store16 store8"},
 		{"adopted without features", h200(), Config{Enabled: []string{}}, "local1024 local256 local512 sg32 shared32k shared48k"},
 		{"adopted with some", h200(), Config{Enabled: []string{"int8", "coopmat"}}, "coop16 int8 local1024 local256 local512 sg32 shared32k shared48k"},
+		{"adopted without subgroup sizes", uma(), Config{Enabled: []string{}, Disable: []string{"local", "shared"}}, "sg64"},
+		{"adopted with subgroup sizes", uma(), Config{Enabled: []string{"subgroup"}, Disable: []string{"local", "shared"}}, "sg32 sg64"},
 		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 dot f16 int8 sg32 store16 store8"},
 	} {
 		if got := strings.Join(made(t, c.s, c.c).Features(), " "); got != c.want {
