@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed sprig-q2_0.gguf
 var Model []byte
+
+// Golden is golden.json: chats with their prompts, token ids and answers.
+//
+//go:embed golden.json
+var Golden []byte

@@ -29,6 +29,9 @@ func (a *app) chatCommand() *cobra.Command {
   printf 'Hello!\nWho are you?\n' | tern chat`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := chatting.check(); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			p, err := a.newSpeaker(ctx, &sampling)
 			stop()

@@ -22,7 +22,13 @@ func (f *chatFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.system, "system", "", "system message")
 	cmd.Flags().BoolVar(&f.think, "think", false, "let the model think first, where its template offers that")
 	cmd.Flags().BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
-	cmd.MarkFlagsMutuallyExclusive("think", "no-think")
+}
+
+func (f *chatFlags) check() error {
+	if f.think && f.noThink {
+		return usagef("--think and --no-think exclude each other")
+	}
+	return nil
 }
 
 // message is a turn, as chat templates expect it.

@@ -24,6 +24,9 @@ func (a *app) runCommand() *cobra.Command {
   tern run --device reference < prompt.txt`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: interruptible(func(ctx context.Context, args []string) error {
+			if err := chatting.check(); err != nil {
+				return err
+			}
 			if raw && chatting != (chatFlags{}) {
 				return usagef("--raw excludes --system, --think and --no-think")
 			}

@@ -24,6 +24,9 @@ func (a *app) tokenizeCommand() *cobra.Command {
   tern tokenize --ids < page.txt`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if onlyIDs && asJSON {
+				return usagef("--ids and --json exclude each other")
+			}
 			text, err := a.text(args)
 			if err != nil {
 				return err
@@ -61,7 +64,6 @@ func (a *app) tokenizeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&special, "special", false, "find control tokens such as <|im_start|> in the text")
 	cmd.Flags().BoolVar(&onlyIDs, "ids", false, "print only the ids, as one list with commas")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
-	cmd.MarkFlagsMutuallyExclusive("ids", "json")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/spirv"
 )
 
@@ -36,8 +37,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: "  tern version",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "tern %s\n%s %s/%s\nkernels %.12s\n",
-				version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH, spirv.SetHash())
+			_, err := fmt.Fprintf(a.out, "tern %s\narithmetic %d\nkernels %.12s\n%s %s/%s\n",
+				version(), model.ArithmeticVersion, spirv.SetHash(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 			return err
 		},
 	}
