@@ -78,7 +78,7 @@ func TestProbeRefuses(t *testing.T) {
 // A feature that computes wrong words is switched off, with a note.
 func TestProbeSwitchesOff(t *testing.T) {
 	dir := t.TempDir()
-	broken(t, dir, "probe_i8__dot", opIAdd, opISub)
+	broken(t, dir, "probe_i8__dot", spirv.OpFMul, spirv.OpFAdd)
 	d := open(t, Options{KernelDir: dir, Force: []string{"dot"}})
 	if d.Plan().Has("dot") {
 		t.Error("dot is on")
@@ -87,8 +87,3 @@ func TestProbeSwitchesOff(t *testing.T) {
 		t.Errorf("exact %v, notes %q", d.Probe().Exact(), d.Plan().Notes)
 	}
 }
-
-const (
-	opIAdd spirv.Op = 128
-	opISub spirv.Op = 130
-)
