@@ -59,6 +59,9 @@ func openSprig(t testing.TB, o Options) *Model {
 
 // Sprig on the reference against transformers' float32 logits and greedy ids.
 func TestSprigAgainstTransformers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes on the reference; the race detector makes them an hour")
+	}
 	cases, logits := golden(t)
 	for _, c := range []struct {
 		act        op.Act
