@@ -37,8 +37,14 @@ var (
 		}
 		return x
 	}}
-	wide  = values{"wide", func(r *rand.Rand) float32 { return scaled(r, -30, 30) }}
-	tiny  = values{"tiny", func(r *rand.Rand) float32 { return scaled(r, -62, -57) }}
+	wide = values{"wide", func(r *rand.Rand) float32 { return scaled(r, -30, 30) }}
+	// tiny: about the border of tidy, 2^-60, and on it.
+	tiny = values{"tiny", func(r *rand.Rand) float32 {
+		if r.IntN(4) == 0 {
+			return oneOf(r, 0x2180_0000, 0xa180_0000, 0x2180_0001, 0)
+		}
+		return scaled(r, -62, -57)
+	}}
 	huge  = values{"huge", func(r *rand.Rand) float32 { return scaled(r, 50, 127) }}
 	zeros = values{"zeros", func(r *rand.Rand) float32 {
 		if r.IntN(4) == 0 {
