@@ -15,7 +15,14 @@
 // result differs from the first, the template speaks. If the shadow text leads
 // the template another way (it looks into what it wrote) the two do not fit
 // together; then whatever looks like a marker in a message is untrusted wherever
-// it occurs.
+// it occurs. A marker put together from a template's text and a message's field
+// counts as the message's.
+//
+// # Bounds
+//
+// The sizes of a template, its nesting, the steps of a rendering and the prompt
+// are bounded. What is not: the length of a text that a template builds in a
+// variable by doubling it, which gonja evaluates in one step.
 package chat
 
 import (
