@@ -395,6 +395,28 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
+// Pipelines of many shapes do not pile up.
+func TestPipelinesAreTrimmed(t *testing.T) {
+	d := open(t, Options{Disable: []string{"probe"}})
+	g, _, free := normGraph(t, d, 1, 64)
+	defer free()
+	kept := must[graph.Program](t)(d.Compile(g))
+	d.pipes.many = 8
+	for i := range 20 {
+		g, _, free := normGraph(t, d, 1, 64)
+		g.Nodes = g.Nodes[:1]
+		g.Nodes[0].Spec = []uint32{uint32(i)} // makes another pipeline
+		must[graph.Program](t)(d.Compile(g)).Close()
+		free()
+	}
+	if n := d.Stats().Pipelines; n > 9 {
+		t.Errorf("%d pipelines", n)
+	}
+	if err := d.Run(context.Background(), kept); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTwoGoroutinesAndTwoDevices(t *testing.T) {
 	want := runNorm(t, ref.New(), 5, 192)
 	a, b := open(t, Options{Disable: []string{"probe"}}), open(t, Options{Disable: []string{"probe"}})

@@ -23,6 +23,7 @@ type pipelines struct {
 	cache   vk.PipelineCache
 	file    string // of the cache, "" for none
 	loaded  int    // bytes read from it
+	many    int    // pipelines above which those without users go
 }
 
 type layoutKey struct{ bindings, push int }
@@ -44,6 +45,20 @@ type pipeline struct {
 	handle vk.Pipeline
 	layout vk.PipelineLayout
 	set    vk.DescriptorSetLayout
+	users  int // nodes of open programs
+}
+
+// trim destroys pipelines without users when there are many. mu is held.
+func (ps *pipelines) trim(d *Device) {
+	if len(ps.ready) <= ps.many {
+		return
+	}
+	for key, p := range ps.ready {
+		if p.users == 0 {
+			d.vk.DestroyPipeline(p.handle)
+			delete(ps.ready, key)
+		}
+	}
 }
 
 func (ps *pipelines) open(d *Device) error {
@@ -51,6 +66,7 @@ func (ps *pipelines) open(d *Device) error {
 	ps.layouts = map[layoutKey]vk.PipelineLayout{}
 	ps.shaders = map[*spirv.Kernel]*shader{}
 	ps.ready = map[pipelineKey]*pipeline{}
+	ps.many = 512
 	return ps.load(d)
 }
 

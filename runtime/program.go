@@ -116,6 +116,7 @@ func (p *Program) resolve(choose chooser) error {
 	}
 	for i, key := range keys {
 		p.nodes[i].pipeline = d.pipes.ready[key]
+		p.nodes[i].users++
 	}
 	return nil
 }
@@ -210,6 +211,12 @@ func (p *Program) destroy() {
 	d := p.device
 	p.closed = true
 	p.forget()
+	for _, n := range p.nodes {
+		if n.pipeline != nil {
+			n.users--
+		}
+	}
+	d.pipes.trim(d)
 	if p.commands != 0 {
 		d.vk.DestroyCommandPool(p.commands)
 	}
