@@ -19,16 +19,18 @@ import (
 )
 
 // verifyTokens is the length of the sequence for models without a golden hash.
-const verifyTokens = 64
+const verifyTokens = 96
 
 func (a *app) verifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var full bool
+	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that this device computes the right bits",
 		Long: "Hash the logits of a model on this device and compare with the golden hash, if the model has one: the embedded model\n" +
 			"and synth:wide do. Prints one line to paste; the exit status is 1 when the device is wrong. Logits of other models\n" +
 			"can be compared between devices by their lines.",
 		Example: `  tern verify
+  tern verify --full
   tern verify -m synth:wide --activations f32
   tern verify -m model.gguf --device 1`,
 		Args: usage(cobra.NoArgs),
@@ -37,7 +39,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			golden, err := a.golden(s)
+			golden, err := a.golden(s, full)
 			if err != nil {
 				return err
 			}
@@ -72,10 +74,13 @@ func (a *app) verifyCommand() *cobra.Command {
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&full, "full", false, "use the model's longest golden hash, not the shortest")
+	return cmd
 }
 
-// golden finds the golden hash of a model. Without one, Hash is empty.
-func (a *app) golden(s source) (logits.Golden, error) {
+// golden finds a golden hash of a model: the last of its list if full is set, or
+// else the first. Without one, Hash is empty.
+func (a *app) golden(s source, full bool) (logits.Golden, error) {
 	file, err := s.sum()
 	if err != nil {
 		return logits.Golden{}, err
@@ -84,12 +89,13 @@ func (a *app) golden(s source) (logits.Golden, error) {
 	if err != nil {
 		return logits.Golden{}, err
 	}
+	golden := logits.Golden{File: file, Tokens: verifyTokens}
 	for _, g := range list {
-		if g.File == file && g.Activations == a.activations && g.Arithmetic == model.ArithmeticVersion {
-			return g, nil
+		if g.File == file && g.Activations == a.activations && g.Arithmetic == model.ArithmeticVersion && (full || golden.Hash == "") {
+			golden = g
 		}
 	}
-	return logits.Golden{File: file, Tokens: verifyTokens}, nil
+	return golden, nil
 }
 
 // sum is the SHA-256 of the file, in hex.
