@@ -40,44 +40,48 @@ const (
 	guard  = 0xfeedface
 )
 
-// steps records the case and runs it on the reference. Nodes of other
-// contracts, which make inputs, are run there only.
-func (c *Case) steps(ctx context.Context) ([]*step, error) {
+// steps records the case and runs it on the reference. It hands over the nodes of
+// the case's contract one by one, until check returns false. Nodes of other
+// contracts, which make inputs, are run on the reference only.
+func (c *Case) steps(ctx context.Context, check func(*step) bool) error {
 	x := ref.New()
 	defer x.Close()
 	m := newMaker(x, c.rng, c.act)
 	c.record(m)
 	if m.err != nil {
-		return nil, m.err
+		return m.err
 	}
 	p, err := x.Compile(m.G)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.Close()
-	var steps []*step
+	found := false
 	for i, n := range m.G.Nodes {
-		var s *step
+		s := &step{node: n}
 		if n.Contract == c.Contract {
-			s = &step{node: n}
 			if err := s.before(x, p); err != nil {
-				return nil, err
+				return err
 			}
-			steps = append(steps, s)
 		}
 		if err := x.RunNodes(ctx, p, i, i+1); err != nil {
-			return nil, err
+			return err
 		}
-		if s != nil {
-			if err := s.after(x, p); err != nil {
-				return nil, err
-			}
+		if n.Contract != c.Contract {
+			continue
+		}
+		found = true
+		if err := s.after(x, p); err != nil {
+			return err
+		}
+		if !check(s) {
+			break
 		}
 	}
-	if len(steps) == 0 {
-		return nil, fmt.Errorf("no node of contract %s", c.Contract)
+	if !found {
+		return fmt.Errorf("no node of contract %s", c.Contract)
 	}
-	return steps, nil
+	return nil
 }
 
 // before takes the words that the node finds, having put poison into what it

@@ -210,6 +210,7 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			return r, x.Name(), err
 		}
 		for _, s := range list {
+			r.Cases++
 			r.check(ctx, bench, "vector "+s.node.Label, s)
 		}
 	}
@@ -239,31 +240,27 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 
 // run adds one case to the result. Its error is the reference's.
 func (r *Result) run(ctx context.Context, b *bench, c *Case) error {
-	steps, err := c.steps(ctx)
-	if err != nil {
+	r.Cases++
+	r.Products += c.Products
+	if err := c.steps(ctx, func(s *step) bool { return r.check(ctx, b, c.Name, s) }); err != nil {
 		return fmt.Errorf("case %s on the reference: %w", c.Name, err)
 	}
-	r.Products += c.Products
-	r.check(ctx, b, c.Name, steps...)
 	return nil
 }
 
-// check counts a case and compares its steps, up to the first that fails.
-func (r *Result) check(ctx context.Context, b *bench, name string, steps ...*step) {
-	r.Cases++
-	for _, s := range steps {
-		r.Words += s.written()
-		f, err := b.check(ctx, s)
-		if err != nil {
-			f = &Failure{Err: err.Error()}
-		}
-		if f == nil {
-			continue
-		}
-		f.Case = name
-		if r.Failed++; len(r.Failures) < keptFailures {
-			r.Failures = append(r.Failures, *f)
-		}
-		return
+// check compares a step and reports whether it passes.
+func (r *Result) check(ctx context.Context, b *bench, name string, s *step) bool {
+	r.Words += s.written()
+	f, err := b.check(ctx, s)
+	if err != nil {
+		f = &Failure{Err: err.Error()}
 	}
+	if f == nil {
+		return true
+	}
+	f.Case = name
+	if r.Failed++; len(r.Failures) < keptFailures {
+		r.Failures = append(r.Failures, *f)
+	}
+	return false
 }
