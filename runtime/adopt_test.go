@@ -76,6 +76,17 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TERN_DISABLE leaves optional queries out, because drivers exist that crash in
+// them.
+func TestQueriesAreLeftOut(t *testing.T) {
+	t.Setenv(DisableVariable, "coopmat,budget")
+	d := open(t, Options{Disable: []string{"probe"}})
+	if p := d.Plan(); p.CoopMatrix || p.Coop != nil || p.HasBudget || p.Heaps[0].Budget != 0 {
+		t.Errorf("coop %v %v, budget %v %v", p.CoopMatrix, p.Coop, p.HasBudget, p.Heaps)
+	}
+	both(t, d, func(x graph.Executor) []uint32 { return runNorm(t, x, 3, 128) })
+}
+
 // The pipeline cache and the probe's outcome are kept, and damage is ignored.
 func TestCacheFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "кэш 缓存 ☃")
