@@ -1,5 +1,6 @@
 #version 450
 #include "tern.glsl"
+#define SHARE_ID 1
 #include "q2_0.glsl"
 // Every block of a packed tensor to float32 rows: runtime/ref/dequant_q2_0.go
 layout(local_size_x = LOCAL) in;

@@ -1,5 +1,6 @@
 #version 450
 #include "tern.glsl"
+#define SHARE_ID 1
 #include "q2_0.glsl"
 // Embedding rows to float32: runtime/ref/get_rows_q2_0.go
 layout(local_size_x = LOCAL) in;

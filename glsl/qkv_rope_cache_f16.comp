@@ -4,12 +4,13 @@
 // Norm and rope of q and k heads, k and v into the cache:
 // runtime/ref/qkv_rope_cache_f16.go
 layout(local_size_x = LOCAL) in;
+layout(constant_id = 3) const uint ROTATED = 128u; // dimensions of a head
 layout(binding = 0) buffer X { float x[]; };
 layout(binding = 1) writeonly buffer Cache { uint cache[]; };
 layout(binding = 2) buffer Batch { uint batch[]; };
 layout(binding = 3) readonly buffer Consts { float consts[]; };
 layout(push_constant) uniform P {
-    uint heads, positions, tables, v_base, q_norm, k_norm, rope;
+    uint heads, stride, positions, tables, v_base, q_norm, k_norm, rope;
     float inv_dim, eps, q_scale;
 };
 
@@ -18,7 +19,7 @@ shared float row[256];
 
 void main() {
     uint slot = group_x(), t = gl_WorkGroupID.y, lane = gl_LocalInvocationIndex;
-    uint at = (t * (heads + 2u * KV_HEADS) + slot) * HEAD_DIM, half_dim = HEAD_DIM / 2u;
+    uint at = t * stride + slot * HEAD_DIM, half_dim = HEAD_DIM / 2u, pairs = ROTATED / 2u;
     uint pos = batch[positions + t];
     bool is_q = slot < heads, is_v = slot >= heads + KV_HEADS;
     if (is_v) {
@@ -36,13 +37,14 @@ void main() {
         barrier();
         float r = rsqrt(add(mul(part[0], inv_dim), eps));
         uint norm = is_q ? q_norm : k_norm;
-        for (uint i = lane; i < half_dim; i += LOCAL) {
+        for (uint i = lane; i < pairs; i += LOCAL) {
             float a = mul(mul(row[i], r), consts[norm + i]);
-            float b = mul(mul(row[i + half_dim], r), consts[norm + i + half_dim]);
-            float c = consts[rope + (pos * half_dim + i) * 2u], s = consts[rope + (pos * half_dim + i) * 2u + 1u];
+            float b = mul(mul(row[i + pairs], r), consts[norm + i + pairs]);
+            float c = consts[rope + (pos * pairs + i) * 2u], s = consts[rope + (pos * pairs + i) * 2u + 1u];
             row[i] = sub(mul(a, c), mul(b, s));
-            row[i + half_dim] = add(mul(a, s), mul(b, c));
+            row[i + pairs] = add(mul(a, s), mul(b, c));
         }
+        for (uint i = ROTATED + lane; i < HEAD_DIM; i += LOCAL) row[i] = mul(mul(row[i], r), consts[norm + i]);
     }
     barrier();
     if (is_q) {

@@ -10,14 +10,14 @@ shared float score[PAGE];
 float dot8(float s, uint at, uvec4 k) {
     vec4 a = q_row[at], b = q_row[at + 1u];
     vec2 k0 = f32_of(k.x), k1 = f32_of(k.y), k2 = f32_of(k.z), k3 = f32_of(k.w);
-    s = add(s, mul(a.x, k0.x));
-    s = add(s, mul(a.y, k0.y));
-    s = add(s, mul(a.z, k1.x));
-    s = add(s, mul(a.w, k1.y));
-    s = add(s, mul(b.x, k2.x));
-    s = add(s, mul(b.y, k2.y));
-    s = add(s, mul(b.z, k3.x));
-    return add(s, mul(b.w, k3.y));
+    s = mac(s, a.x, k0.x);
+    s = mac(s, a.y, k0.y);
+    s = mac(s, a.z, k1.x);
+    s = mac(s, a.w, k1.y);
+    s = mac(s, b.x, k2.x);
+    s = mac(s, b.y, k2.y);
+    s = mac(s, b.z, k3.x);
+    return mac(s, b.w, k3.y);
 }
 
 // Exponent and sum of the weights of positions 0..count-1 of the page; the
@@ -34,7 +34,7 @@ void chunk_scores(uint page, uint head, uint count, out float e, out float l) {
     barrier();
     float m = score[0];
     for (uint j = 1u; j < count; j++) m = score[j] > m ? score[j] : m;
-    e = roundEven(m);
+    e = tidy(roundEven(m)); // +0, not -0
     barrier();
     [[unroll]] for (uint i = 0u; i < EACH; i++) score[lane + i * LOCAL] = round13(exp2_(sub(s[i], e)));
     barrier();
@@ -52,8 +52,8 @@ void chunk_values(uint v_base, uint page, uint head, uint eight, uint count, out
         float p = score[j];
         [[unroll]] for (uint i = 0u; i < 4u; i++) {
             vec2 two = f32_of(v[i]);
-            o[2u * i] = add(o[2u * i], mul(p, two.x));
-            o[2u * i + 1u] = add(o[2u * i + 1u], mul(p, two.y));
+            o[2u * i] = mac(o[2u * i], p, two.x);
+            o[2u * i + 1u] = mac(o[2u * i + 1u], p, two.y);
         }
     }
     [[unroll]] for (uint i = 0u; i < 8u; i++) o[i] = tidy(o[i]);

@@ -9,9 +9,9 @@ void join_next(inout Join j, bool first, float e, float l) {
     j.a = first ? 0.0 : pow2(sub(j.e, m));
     j.b = pow2(sub(e, m));
     j.e = m;
-    j.l = first ? l : tidy(add(mul(j.l, j.a), mul(l, j.b)));
+    j.l = first ? l : tidy(mac(mul(l, j.b), j.l, j.a));
 }
 
 float join_value(Join j, bool first, float old, float part) {
-    return first ? part : tidy(add(mul(old, j.a), mul(part, j.b)));
+    return first ? part : tidy(mac(mul(part, j.b), old, j.a));
 }

@@ -8,6 +8,9 @@ float add(float a, float b) { precise float r = a + b; return r; }
 float sub(float a, float b) { precise float r = a - b; return r; }
 float mul(float a, float b) { precise float r = a * b; return r; }
 
+// s + a*b for a product that is exact in f32: fused or not, the words are equal.
+float mac(float s, float a, float b) { return fma(a, b, s); }
+
 uint mag(float x) { return floatBitsToUint(x) & 0x7fffffffu; }
 
 float tidy(float x) { return mag(x) < 0x21800000u ? 0.0 : x; }
@@ -49,9 +52,23 @@ float sigmoid(float x) {
 
 float silu(float x) { return mul(x, sigmoid(x)); }
 
+float exp_(float x) { return exp2_(mul(x, uintBitsToFloat(0x3fb8aa3bu))); }
+
+float log1p(float x) {
+    float s = mul(x, recip(add(2.0, x))), z = mul(s, s);
+    float p = uintBitsToFloat(0x3e102af7u);
+    p = add(mul(p, z), uintBitsToFloat(0x3e0f2e7eu));
+    p = add(mul(p, z), uintBitsToFloat(0x3e4ced0au));
+    p = add(mul(p, z), uintBitsToFloat(0x3eaaaa71u));
+    p = add(mul(p, z), 1.0);
+    return mul(mul(2.0, s), p);
+}
+
+float softplus(float x) { return add(x > 0.0 ? x : 0.0, log1p(exp_(-uintBitsToFloat(mag(x))))); }
+
 float pow2(float d) { return d < -60.0 ? 0.0 : uintBitsToFloat(uint(int(d) + 127) << 23); }
 
-float round13(float x) { return uintBitsToFloat((floatBitsToUint(x) + 0x400u) & 0xfffff800u); }
+float round13(float x) { return mag(x) >= INF_BITS ? x : uintBitsToFloat((floatBitsToUint(x) + 0x400u) & 0xfffff800u); }
 
 // Half bits of x; saturates, and makes infinities NaN.
 uint f16_rte(float x) {
@@ -59,7 +76,7 @@ uint f16_rte(float x) {
     if (a >= INF_BITS) return 0x7e00u;
     if (a >= 0x477fe000u) return s | 0x7bffu;
     if (a >= 0x38800000u) return s | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13);
-    if (a < 0x33000000u) return s;
+    if (a <= 0x33000000u) return 0u;
     uint shift = 126u - (a >> 23), m = (a & 0x7fffffu) | 0x800000u;
     return s | ((m + (1u << (shift - 1u)) - 1u + ((m >> shift) & 1u)) >> shift);
 }

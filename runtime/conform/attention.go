@@ -110,12 +110,16 @@ func qkvRopeCache(c *Case, r *rand.Rand) {
 	g := batchOf(r, h, c.from(tokens), c.from(starts))
 	v := pick(r, normal, outliers, wide, tiny, huge, zeros, halves, special)
 	slots := h.Q + 2*h.KV
-	c.shape(slots, g.n, uint64(10*g.n*slots*h.Dim), "%v, %s", &g, v.name)
+	rotated, more := h.Dim, 0
+	if r.IntN(2) == 0 {
+		rotated, more = []int{0, 2, h.Dim / 4, h.Dim / 2}[r.IntN(4)], h.Dim*r.IntN(h.Q+1)
+	}
+	c.shape(slots, g.n, uint64(10*g.n*slots*h.Dim), "%v, %d rotated, %d more, %s", &g, rotated, more, v.name)
 	c.record = func(m *maker) {
 		m.batch(&g)
 		m.constant(normal.floats(r, r.IntN(9)))
 		qNorm, kNorm := m.constant(normal.floats(r, h.Dim)), m.constant(normal.floats(r, h.Dim))
-		table := make([]float32, (g.maxPos+1)*h.Dim)
+		table := make([]float32, (g.maxPos+1)*rotated)
 		for i := 0; i < len(table); i += 2 {
 			sin, cos := math.Sincos(r.Float64() * 2 * math.Pi)
 			table[i], table[i+1] = float32(cos), float32(sin)
@@ -123,7 +127,7 @@ func qkvRopeCache(c *Case, r *rand.Rand) {
 		rope := m.constant(table)
 		m.setConsts()
 		cache := m.cache(&g, "any", 0)
-		m.QKVRopeCache(m.rows("qkv", g.n, slots*h.Dim, v), h, cache, qNorm, kNorm, rope, 1e-6, float32(math.Log2E/math.Sqrt(float64(h.Dim))))
+		m.QKVRopeCache(m.rows("qkv", g.n, slots*h.Dim+more, v), h, cache, qNorm, kNorm, rope, rotated, 1e-6, float32(math.Log2E/math.Sqrt(float64(h.Dim))))
 	}
 }
 

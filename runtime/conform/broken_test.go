@@ -60,7 +60,7 @@ func TestBrokenKernelsAreNamed(t *testing.T) {
 			}
 			base := ""
 			report, err := Run(context.Background(), Options{
-				Contracts: []string{kernel, "get_rows_f32"}, Impl: &base, Cases: 40, Work: 1 << 21,
+				Contracts: []string{kernel, "pick_rows_f32"}, Impl: &base, Cases: 40, Work: 1 << 21,
 				Open: func(force map[string]string) (graph.Executor, error) {
 					return runtime.Open(runtime.Options{Kernels: force, KernelDir: dir, CacheDir: "off"})
 				},

@@ -41,10 +41,8 @@ func NewCase(contract string, seed uint64, index int) *Case {
 	return c
 }
 
-var spaces = map[string]space{
-	"dequant_q2_0":       dequant,
-	"get_rows_q2_0":      getRowsQ2_0,
-	"get_rows_f32":       getRowsF32,
+var spaces = withFormats(map[string]space{
+	"pick_rows_f32":      pickRowsF32,
 	"add_check_f32":      addCheck,
 	"quantize_f16":       quantize(op.F16),
 	"quantize_i8":        quantize(op.I8),
@@ -54,16 +52,37 @@ var spaces = map[string]space{
 	"silu_mul_f32":       siluMul(op.F32),
 	"silu_mul_f16":       siluMul(op.F16),
 	"silu_mul_i8":        siluMul(op.I8),
-	"mul_mat_q2_0_i8":    mulMat(op.I8),
-	"mul_mat_q2_0_f16":   mulMat(op.F16),
-	"mul_mat_q2_0_f32":   mulMat(op.F32),
 	"qkv_rope_cache_f16": qkvRopeCache,
 	"attention_f16":      attention,
 	"attention_part_f16": attentionPart(op.F32),
 	"attention_join_f32": attentionPart(op.F32),
 	"attention_join_f16": attentionPart(op.F16),
 	"attention_join_i8":  attentionPart(op.I8),
+	"delta_inputs_f32":   deltaInputs,
+	"delta_rule_f32":     deltaRule,
+	"delta_norm_f32":     deltaNorm(op.F32),
+	"delta_norm_f16":     deltaNorm(op.F16),
+	"delta_norm_i8":      deltaNorm(op.I8),
+	"sigmoid_mul_f32":    sigmoidMul(op.F32),
+	"sigmoid_mul_f16":    sigmoidMul(op.F16),
+	"sigmoid_mul_i8":     sigmoidMul(op.I8),
 	"argmax_f32":         argmax,
+})
+
+// withFormats adds the contracts of the formats of weights.
+func withFormats(list map[string]space) map[string]space {
+	formats := map[string][]*op.Format{}
+	for _, f := range op.Formats() {
+		formats[f.Kernel] = append(formats[f.Kernel], f)
+	}
+	for name, f := range formats {
+		list["dequant_"+name] = dequant(f)
+		list["get_rows_"+name] = getRows(f)
+		list["mul_mat_"+name+"_i8"] = mulMat(op.I8, f)
+		list["mul_mat_"+name+"_f16"] = mulMat(op.F16, f)
+		list["mul_mat_"+name+"_f32"] = mulMat(op.F32, f)
+	}
+	return list
 }
 
 // from returns entry i of a list, round and round. Lists of one space have

@@ -99,7 +99,7 @@ func TestFusedEqualsComposed(t *testing.T) {
 // A product of halves equals that of the same values as float32.
 func TestHalfProductEqualsFloatProduct(t *testing.T) {
 	onBoth(t, func(t *testing.T, x graph.Executor) {
-		w := weights{codes: "any", scales: "plain"}
+		w := weights{format: op.Formats()[0], codes: "any", scales: "plain"}
 		round := func(v []float32) []float32 {
 			for i := range v {
 				v[i] = ref.F32(ref.F16(v[i]))
@@ -146,7 +146,7 @@ func TestProductOfBatchEqualsTokens(t *testing.T) {
 		for _, act := range []op.Act{op.I8, op.F16, op.F32} {
 			product := func(from, to int) []uint32 {
 				return evaluate(t, x, act, func(m *maker) {
-					matrix := m.matrix(weights{codes: "any", scales: "plain"}, rows, k)
+					matrix := m.matrix(weights{format: op.Formats()[0], codes: "any", scales: "plain"}, rows, k)
 					v := normal.floats(m.r, n*k)[from*k : to*k]
 					m.MulMat("product", matrix, m.Quantize("act", op.Rows{Value: m.input("x", graph.F32, wordsOf(v), k, to-from), N: to - from, K: k}))
 				})
@@ -186,7 +186,7 @@ func TestAttentionOfBatchEqualsTokens(t *testing.T) {
 					m.batch(&g)
 					k := slots * h.Dim
 					qkv := op.Rows{Value: m.input("qkv", graph.F32, wordsOf(rows[from*k:to*k]), k, g.n), N: g.n, K: k}
-					m.QKVRopeCache(qkv, h, cache, qNorm, kNorm, rope, 1e-6, 0.18)
+					m.QKVRopeCache(qkv, h, cache, qNorm, kNorm, rope, h.Dim, 1e-6, 0.18)
 					return qkv
 				}
 				for i := 0; i < from; i += size {

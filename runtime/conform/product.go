@@ -19,12 +19,20 @@ var (
 
 // weights says how a matrix is made up.
 type weights struct {
+	format        *op.Format
 	codes, scales string
-	segment       uint64 // bytes that a segment's codes may take; 0: no bound
+	segment       uint64 // bytes that a region of a segment may take; 0: no bound
 }
 
-func pickWeights(r *rand.Rand, k int) weights {
-	w := weights{codes: "any", scales: "plain"}
+// pickWeights rounds k up to what the format takes, or, for whole floats, down to an
+// odd number now and then.
+func pickWeights(r *rand.Rand, formats []*op.Format, k *int, whole bool) weights {
+	w := weights{format: formats[r.IntN(len(formats))], codes: "any", scales: "plain"}
+	step := w.format.Step()
+	*k = (*k + step - 1) / step * step
+	if step == 1 && !whole && r.IntN(2) == 0 {
+		*k -= r.IntN(64)
+	}
 	if r.IntN(3) == 0 {
 		w.codes = [...]string{"ternary", "same"}[r.IntN(2)]
 	}
@@ -32,17 +40,68 @@ func pickWeights(r *rand.Rand, k int) weights {
 		w.scales = [...]string{"any", "edge"}[r.IntN(2)]
 	}
 	if r.IntN(4) == 0 {
-		w.segment = uint64(1+r.IntN(3)) * uint64(k/64) * 32 * 16
+		w.segment = uint64(1+r.IntN(3)) * op.PackedBytes(op.Source{Format: w.format, Rows: 32, K: *k})
 	}
 	return w
 }
 
 func (w weights) String() string {
-	s := w.codes + " codes, " + w.scales + " scales"
+	s := w.format.Name + ", " + w.codes + " codes, " + w.scales + " scales"
 	if w.segment > 0 {
 		s += ", segments"
 	}
 	return s
+}
+
+// scalesOf are the offsets of the scales and minima in a block of a file, and the size
+// of the numbers that they multiply.
+var scalesOf = map[string]struct {
+	at   []int
+	size float64
+}{
+	"Q2_0": {[]int{0}, 1}, "Q2_0 (group 128)": {[]int{0}, 1}, "PQ2_0": {[]int{0}, 1}, "TQ2_0": {[]int{64}, 1},
+	"PTQ1_0": {[]int{26}, 1}, "TQ1_0": {[]int{52}, 1}, "Q1_0": {[]int{0}, 1},
+	"Q8_0": {[]int{0}, 74}, "Q4_0": {[]int{0}, 5}, "Q4_1": {[]int{0, 2}, 8},
+	"Q2_K": {[]int{80, 82}, 12}, "Q4_K": {[]int{0, 2}, 200}, "Q6_K": {[]int{208}, 1000},
+}
+
+// block makes up a block of a file, in rows of k weights.
+func (w weights) block(r *rand.Rand, b []byte, same byte, k int) {
+	size := 1.2 / math.Sqrt(float64(k))
+	switch w.format.Name {
+	case "F32":
+		binary.LittleEndian.PutUint32(b, math.Float32bits(w.float(r, size)))
+		return
+	case "BF16":
+		binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(w.float(r, size))>>16))
+		return
+	case "F16":
+		binary.LittleEndian.PutUint16(b, half(r, w.scales, size))
+		return
+	}
+	for i := range b {
+		switch b[i] = byte(r.Uint32()); w.codes {
+		case "ternary": // code 3 of two bits becomes 1
+			b[i] &^= b[i] >> 1 & 0x55 << 1
+		case "same":
+			b[i] = same
+		}
+	}
+	h := scalesOf[w.format.Name]
+	for _, at := range h.at {
+		binary.LittleEndian.PutUint16(b[at:], half(r, w.scales, size/h.size))
+	}
+}
+
+// float is a finite float weight.
+func (w weights) float(r *rand.Rand, size float64) float32 {
+	switch w.scales {
+	case "any":
+		return wide.next(r)
+	case "edge":
+		return pick(r, zeros, tiny).next(r)
+	}
+	return float32(size * r.NormFloat64())
 }
 
 // limited claims a small bound on bindings.
@@ -55,27 +114,17 @@ func (x limited) Limits() graph.Limits { return x.limits }
 
 // matrix packs random weights.
 func (m *maker) matrix(w weights, rows, k int) *op.Matrix {
-	data := make([]byte, rows*k/64*18)
+	f := w.format
+	data := make([]byte, rows*(k/f.Elements)*f.Bytes)
 	same := byte(m.r.IntN(4)) * 0x55
-	for at := 0; at < len(data); at += 18 {
-		binary.LittleEndian.PutUint16(data[at:], half(m.r, w.scales, 1.2/math.Sqrt(float64(k))))
-		lo, hi := m.r.Uint64(), m.r.Uint64()
-		switch w.codes {
-		case "ternary": // code 3 becomes 1
-			lo &^= lo >> 1 & 0x5555_5555_5555_5555 << 1
-			hi &^= hi >> 1 & 0x5555_5555_5555_5555 << 1
-		case "same":
-			lo = uint64(same) * 0x0101_0101_0101_0101
-			hi = lo
-		}
-		binary.LittleEndian.PutUint64(data[at+2:], lo)
-		binary.LittleEndian.PutUint64(data[at+10:], hi)
+	for at := 0; at < len(data); at += f.Bytes {
+		w.block(m.r, data[at:][:f.Bytes], same, k)
 	}
 	x := limited{m.x, m.x.Limits()}
-	if w.segment > 0 {
-		x.limits.MaxBinding = w.segment
+	if w.segment > 0 { // a few segments are as good as thousands
+		x.limits.MaxBinding = max(w.segment, op.PackedBytes(op.Source{Format: f, Rows: (rows + 3) / 4, K: k}))
 	}
-	matrix, err := op.Upload(x, "weights", op.Source{Name: "weights", Rows: rows, K: k, Data: data})
+	matrix, err := op.Upload(x, "weights", op.Source{Name: "weights", Format: f, Rows: rows, K: k, Data: data})
 	if err != nil {
 		m.err = err
 	}
@@ -83,14 +132,14 @@ func (m *maker) matrix(w weights, rows, k int) *op.Matrix {
 }
 
 // mulMat: activations are made by the twin of their contract.
-func mulMat(act op.Act) space {
+func mulMat(act op.Act, formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
 		c.act = act
 		rows, k, n := c.from(productRows), c.from(productK), c.from(productTokens)
 		if c.Index >= len(productRows)*len(productK)*len(productTokens) {
 			rows, k, n = 1+r.IntN(4096), 64*(1+r.IntN(80)), 1+r.IntN(200)
 		}
-		w, v := pickWeights(r, k), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
+		w, v := pickWeights(r, formats, &k, act != op.F32), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
 		c.shape(rows, n, uint64(rows)*uint64(k)*uint64(n), "%d rows, k %d, n %d, %v, %s", rows, k, n, w, v.name)
 		if w.codes != "same" {
 			c.Products = int64(rows) * int64(n)
@@ -104,32 +153,36 @@ func mulMat(act op.Act) space {
 	}
 }
 
-func dequant(c *Case, r *rand.Rand) {
-	rows, k := c.from(productRows), c.from(productK)
-	w := pickWeights(r, k)
-	c.shape((rows+31)/32*32*k/64, 1, uint64(rows*k), "%d rows, k %d, %v", rows, k, w)
-	c.record = func(m *maker) {
-		if matrix := m.matrix(w, rows, k); m.err == nil {
-			m.Dequant(matrix)
+func dequant(formats []*op.Format) space {
+	return func(c *Case, r *rand.Rand) {
+		rows, k := c.from(productRows), c.from(productK)
+		w := pickWeights(r, formats, &k, false)
+		c.shape((rows+31)/32*32*((k+63)/64), 1, uint64(rows*k), "%d rows, k %d, %v", rows, k, w)
+		c.record = func(m *maker) {
+			if matrix := m.matrix(w, rows, k); m.err == nil {
+				m.Dequant(matrix)
+			}
 		}
 	}
 }
 
-func getRowsQ2_0(c *Case, r *rand.Rand) {
-	rows, k, n := c.from(productRows), c.from(productK), c.from(productTokens)
-	w := pickWeights(r, k)
-	c.shape(k/64, n, uint64(rows*k), "%d rows, k %d, n %d, %v", rows, k, n, w)
-	c.record = func(m *maker) {
-		matrix := m.matrix(w, rows, k)
-		m.Layout = op.NewLayout(n, 1)
-		words := make([]uint32, op.BatchWords(n, 1, 0))
-		for t := range n {
-			words[m.Layout.Tokens+t] = uint32(r.IntN(rows))
-		}
-		words[m.Layout.Tokens+r.IntN(n)] = uint32(rows - 1)
-		m.Batch = m.input("batch", graph.U32, words)
-		if m.err == nil {
-			m.Embed(matrix)
+func getRows(formats []*op.Format) space {
+	return func(c *Case, r *rand.Rand) {
+		rows, k, n := c.from(productRows), c.from(productK), c.from(productTokens)
+		w := pickWeights(r, formats, &k, false)
+		c.shape((k+63)/64, n, uint64(rows*k), "%d rows, k %d, n %d, %v", rows, k, n, w)
+		c.record = func(m *maker) {
+			matrix := m.matrix(w, rows, k)
+			m.Layout = op.NewLayout(n, 1)
+			words := make([]uint32, op.BatchWords(n, 1, 0))
+			for t := range n {
+				words[m.Layout.Tokens+t] = uint32(r.IntN(rows))
+			}
+			words[m.Layout.Tokens+r.IntN(n)] = uint32(rows - 1)
+			m.Batch = m.input("batch", graph.U32, words)
+			if m.err == nil {
+				m.Embed(matrix)
+			}
 		}
 	}
 }

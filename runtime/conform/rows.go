@@ -67,7 +67,7 @@ func addCheck(c *Case, r *rand.Rand) {
 	}
 }
 
-func getRowsF32(c *Case, r *rand.Rand) {
+func pickRowsF32(c *Case, r *rand.Rand) {
 	out, k := c.from(rowTokens), c.from(anyK)
 	n := 1 + r.IntN(40)
 	v := pick(r, normal, special)

@@ -16,7 +16,7 @@ func BenchmarkTwinProduct(b *testing.B) {
 			const rows, k, n = 1024, 2048, 8
 			x := ref.New()
 			m := newMaker(x, rand.New(rand.NewPCG(1, 1)), act)
-			m.MulMat("product", m.matrix(weights{codes: "any", scales: "plain"}, rows, k), m.Quantize("act", m.rows("x", n, k, normal)))
+			m.MulMat("product", m.matrix(weights{format: op.Formats()[0], codes: "any", scales: "plain"}, rows, k), m.Quantize("act", m.rows("x", n, k, normal)))
 			p, err := x.Compile(m.G)
 			if err != nil {
 				b.Fatal(err)

@@ -32,15 +32,17 @@ func NewCache(name string, buf graph.Buffer, h Heads, pages int) Cache {
 
 // QKVRopeCache norms and rotates the query and key heads of the product qkv
 // [n][Q+2KV][Dim], leaves the scaled queries in place and writes keys and values
-// to the cache. rope is the table of (cos, sin) pairs, [position][Dim/2].
-func (b *Builder) QKVRopeCache(qkv Rows, h Heads, c Cache, qNorm, kNorm, rope Const, eps float32, qScale float32) {
+// to the cache. Rows may hold more behind. rope is the table of (cos, sin) pairs,
+// [position][rotated/2], for the first elements of each head.
+func (b *Builder) QKVRopeCache(qkv Rows, h Heads, c Cache, qNorm, kNorm, rope Const, rotated int, eps float32, qScale float32) {
 	slots := h.Q + 2*h.KV
-	must(qkv.K == slots*h.Dim && qNorm.Len == h.Dim && kNorm.Len == h.Dim, "qkv rows of %d for %d heads of %d", qkv.K, slots, h.Dim)
+	must(qkv.K >= slots*h.Dim && qNorm.Len == h.Dim && kNorm.Len == h.Dim, "qkv rows of %d for %d heads of %d", qkv.K, slots, h.Dim)
+	must(rotated%2 == 0 && rotated <= h.Dim, "rotation of %d elements of heads of %d", rotated, h.Dim)
 	must(h.Dim&(h.Dim-1) == 0 && h.Dim <= 256, "head dimension %d: want a power of two up to 256", h.Dim)
 	l := b.Layout
-	push := u32(h.Q, l.Positions, l.Tables, c.VBase, qNorm.Offset, kNorm.Offset, rope.Offset)
+	push := u32(h.Q, qkv.K, l.Positions, l.Tables, c.VBase, qNorm.Offset, kNorm.Offset, rope.Offset)
 	push = append(push, f32(1/float32(h.Dim)), f32(eps), f32(qScale))
-	b.add("qkv_rope_cache", "qkv_rope_cache_f16", slots, qkv.N, u32(h.Dim, h.KV), push, uint64(10*qkv.N*qkv.K), 2*qkv.Bytes,
+	b.add("qkv_rope_cache", "qkv_rope_cache_f16", slots, qkv.N, u32(h.Dim, h.KV, rotated), push, uint64(10*qkv.N*qkv.K), 2*qkv.Bytes,
 		graph.InOut(qkv.Value), graph.InOut(c.Value), graph.InOut(b.Batch), graph.In(b.Consts))
 }
 

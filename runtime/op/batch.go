@@ -11,22 +11,38 @@ package op
 //	Tables    for each token the word where its sequence's page list begins
 //	Outputs   the tokens (by index in the batch) whose logits are wanted
 //	Results   the chosen ids, one an output
+//	Members   for models with recurrent layers: the sequence of each token, by
+//	          index of its record
+//	Sequences the records: first token, number of tokens, slot of the state to
+//	          read ([Fresh]: none), slot to write
 //	Pages     page lists
 type Layout struct {
-	N, Out                                             int
+	N, Out, Seqs                                       int // tokens, outputs, records
 	Tokens, Positions, Tables, Outputs, Results, Pages int
+	Members, Sequences                                 int
 }
+
+// Fresh is the slot to read of a sequence that begins.
+const Fresh = 0xffff_ffff
+
+// SequenceWords is the length of a sequence's record.
+const SequenceWords = 4
 
 const batchHeader = 16
 
-// NewLayout places n tokens and out outputs.
-func NewLayout(n, out int) Layout {
-	l := Layout{N: n, Out: out, Tokens: batchHeader}
+// NewLayout places n tokens and out outputs, without records of sequences.
+func NewLayout(n, out int) Layout { return NewSequenceLayout(n, out, 0) }
+
+// NewSequenceLayout places n tokens, out outputs and seqs records of sequences.
+func NewSequenceLayout(n, out, seqs int) Layout {
+	l := Layout{N: n, Out: out, Seqs: seqs, Tokens: batchHeader}
 	l.Positions = l.Tokens + n
 	l.Tables = l.Positions + n
 	l.Outputs = l.Tables + n
 	l.Results = l.Outputs + out
-	l.Pages = l.Results + out
+	l.Members = l.Results + out
+	l.Sequences = l.Members + min(seqs, 1)*n
+	l.Pages = l.Sequences + seqs*SequenceWords
 	return l
 }
 

@@ -48,7 +48,7 @@ func (b *Builder) AddCheck(label string, x, y Rows) {
 // Outputs picks the rows whose logits are wanted: [Out][K].
 func (b *Builder) Outputs(x Rows) Rows {
 	y := b.rows("outputs", b.Layout.Out, x.K)
-	b.add("outputs", "get_rows_f32", x.K, y.N, nil, u32(x.K, b.Layout.Outputs), uint64(y.N*x.K), 2*y.Bytes,
+	b.add("outputs", "pick_rows_f32", x.K, y.N, nil, u32(x.K, b.Layout.Outputs), uint64(y.N*x.K), 2*y.Bytes,
 		graph.In(x.Value), graph.In(b.Batch), graph.Out(y.Value))
 	return y
 }

@@ -10,13 +10,9 @@ import (
 	"github.com/ternvk/tern/runtime/graph"
 )
 
-// Matrix is a packed Q2_0 matrix [Rows][K] on an executor, in one or more
-// segments of rows, so that no binding spans more than the device allows.
-//
-// Packed form: rows in groups of 32 (the last padded with zero weights), one
-// 16-byte vector of codes for each block and row of a group: neighbouring
-// invocations take neighbouring rows. Scales follow likewise, four halves
-// together. Nothing but the order of the file's bytes changes.
+// Matrix is a packed matrix [Rows][K] on an executor, in one or more segments of
+// rows: one for each run of sources of one format, and more where a binding would
+// span more than the device allows. How the rows lie is said by [Format]'s regions.
 type Matrix struct {
 	Name     string
 	Rows, K  int
@@ -25,79 +21,115 @@ type Matrix struct {
 }
 
 type segment struct {
-	row0, rows    int
-	codes, scales *graph.Value
+	*Format
+	row0, rows int
+	parts      []*graph.Value // one for each region
 }
 
-// Source is rows of a file's Q2_0 tensor (group 64): Data holds Rows*K/64
-// blocks of 18 bytes.
+// Source is rows of a file's tensor: Data holds Rows rows of K weights in Format.
 type Source struct {
 	Name    string
+	Format  *Format
 	Rows, K int
 	Data    []byte
 }
 
-const (
-	groupRows  = 32
-	blockBytes = 18
-)
-
-func padded(rows int) int { return (rows + groupRows - 1) / groupRows * groupRows }
-
-// packedSizes returns the bytes of codes and scales of rows x k weights.
-func packedSizes(rows, k int) (codes, scales uint64) {
-	nb := k / 64
-	return uint64(padded(rows)) * uint64(nb) * 16, uint64(padded(rows)) * uint64((nb+3)/4) * 8
-}
-
-// MatrixBytes is the memory that a packed matrix takes, for estimates.
+// MatrixBytes is the memory that a Q2_0 matrix takes.
 func MatrixBytes(rows, k int) uint64 {
-	c, s := packedSizes(rows, k)
-	return align(c) + s
+	return PackedBytes(Source{Format: formats[0], Rows: rows, K: k})
 }
 
-func align(n uint64) uint64 { return (n + 255) &^ 255 }
+// PackedBytes is the memory that the sources take as one matrix, for estimates.
+// Data is not looked at.
+func PackedBytes(sources ...Source) (n uint64) {
+	for _, run := range runs(sources) {
+		rows := 0
+		for _, s := range run {
+			rows += s.Rows
+		}
+		n += run[0].Format.packedBytes(rows, run[0].K)
+	}
+	return n
+}
 
-// Upload packs the sources, stacked one under the other, as one matrix. Stacked
-// sources must have the same K and, but for the last, a multiple of 32 rows.
-// A scale that is not finite is an error naming its tensor.
+// runs cuts stacked sources where the format changes, and where the rows so far do
+// not fill groups.
+func runs(sources []Source) (list [][]Source) {
+	first := 0
+	for i := range sources {
+		end := i + 1
+		if end == len(sources) || sources[end].Format != sources[i].Format || sources[i].Rows%groupRows != 0 {
+			list = append(list, sources[first:end])
+			first = end
+		}
+	}
+	return list
+}
+
+// Upload packs the sources, stacked one under the other, as one matrix. They must
+// have the same K. A scale, or a float weight, that is not finite is an error naming
+// its tensor.
 func Upload(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
 	m := &Matrix{Name: name, K: sources[0].K}
-	for i, s := range sources {
-		if s.K != m.K || s.K%64 != 0 || (i+1 < len(sources) && s.Rows%groupRows != 0) || len(s.Data) != s.Rows*(s.K/64)*blockBytes {
+	for i := range sources {
+		if sources[i].Format == nil { // until every caller says
+			sources[i].Format = formats[0]
+		}
+	}
+	for _, s := range sources {
+		switch {
+		case s.K%s.Format.Step() != 0:
+			return nil, fmt.Errorf("tensor %s: rows of %d weights: want a multiple of %d for %s: %w", s.Name, s.K, s.Format.Step(), s.Format.Name, graph.ErrUnsupported)
+		case s.K != m.K || len(s.Data) != s.Rows*s.Format.rowBytes(s.K):
 			return nil, fmt.Errorf("tensor %s: %d rows of %d weights in %d bytes do not stack in %s", s.Name, s.Rows, s.K, len(s.Data), name)
 		}
-		m.Rows += s.Rows
 	}
-	per, _ := packedSizes(groupRows, m.K)
-	limit := int(min(x.Limits().MaxBinding, x.Limits().MaxBuffer/2)/per) * groupRows
-	if limit == 0 {
-		return nil, fmt.Errorf("tensor %s: one group of 32 rows takes %d bytes, a binding at most %d: %w", name, per, x.Limits().MaxBinding, graph.ErrUnsupported)
-	}
-	for row0 := 0; row0 < m.Rows; row0 += limit {
-		rows := min(limit, m.Rows-row0)
-		codes, scales := packedSizes(rows, m.K)
-		buf, err := x.Alloc(graph.Weights, name, align(codes)+scales)
-		if err != nil {
-			m.Free(x)
-			return nil, fmt.Errorf("tensor %s: %w", name, err)
-		}
-		m.buffers = append(m.buffers, buf)
-		p := packer{sources, m.K / 64, row0, row0 + rows}
-		err = x.Fill(buf, 0, codes, p.codes)
-		if err == nil {
-			err = x.Fill(buf, align(codes), scales, p.scales)
-		}
-		if err != nil {
+	for _, run := range runs(sources) {
+		if err := m.upload(x, run); err != nil {
 			m.Free(x)
 			return nil, err
 		}
-		m.segments = append(m.segments, segment{row0, rows,
-			&graph.Value{Name: name, Kind: graph.Raw, Bytes: codes, Buffer: buf, Shape: []int{m.K, rows}},
-			&graph.Value{Name: name + ".scales", Kind: graph.Raw, Bytes: scales, Buffer: buf, Offset: align(codes), Shape: []int{m.K / 64, rows}},
-		})
 	}
 	return m, nil
+}
+
+// upload appends the segments of sources of one format.
+func (m *Matrix) upload(x graph.Executor, sources []Source) error {
+	f, total := sources[0].Format, 0
+	for _, s := range sources {
+		total += s.Rows
+	}
+	per, most := uint64(0), x.Limits().MaxBuffer/2
+	for i := range f.regions {
+		per = max(per, f.regions[i].bytes(groupRows, m.K))
+	}
+	limit := int(min(x.Limits().MaxBinding, most)/per) * groupRows
+	if limit == 0 {
+		return fmt.Errorf("tensor %s: one group of 32 rows takes %d bytes, a binding at most %d: %w", sources[0].Name, per, min(x.Limits().MaxBinding, most), graph.ErrUnsupported)
+	}
+	for first := 0; first < total; first += limit {
+		rows := min(limit, total-first)
+		buf, err := x.Alloc(graph.Weights, m.Name, f.packedBytes(rows, m.K))
+		if err != nil {
+			return fmt.Errorf("tensor %s: %w", sources[0].Name, err)
+		}
+		m.buffers = append(m.buffers, buf)
+		s := segment{Format: f, row0: m.Rows, rows: rows}
+		var end uint64
+		for i := range f.regions {
+			r := &f.regions[i]
+			v := &graph.Value{Name: m.Name, Kind: graph.Raw, Bytes: r.bytes(rows, m.K), Buffer: buf, Offset: align(end), Shape: []int{m.K, rows}}
+			end = v.Offset + v.Bytes
+			p := packer{f, r, sources, m.K, first, first + rows}
+			if err := x.Fill(buf, v.Offset, v.Bytes, p.fill); err != nil {
+				return err
+			}
+			s.parts = append(s.parts, v)
+		}
+		m.segments = append(m.segments, s)
+		m.Rows += rows
+	}
+	return nil
 }
 
 // Free returns the memory of the matrix.
@@ -110,51 +142,57 @@ func (m *Matrix) Free(x graph.Executor) {
 
 // Bytes is the memory the matrix takes.
 func (m *Matrix) Bytes() (n uint64) {
-	for _, s := range m.segments {
-		n += s.codes.Bytes + s.scales.Bytes
+	for i := range m.segments {
+		n += m.segments[i].bytes()
 	}
 	return n
 }
 
-// packer turns the rows [row0, end) of stacked sources into packed bytes.
+func (s *segment) bytes() (n uint64) {
+	for _, v := range s.parts {
+		n += v.Bytes
+	}
+	return n
+}
+
+// args binds the segment for reading, before other arguments.
+func (s *segment) args(more ...graph.Arg) []graph.Arg {
+	var args []graph.Arg
+	for _, v := range s.parts {
+		args = append(args, graph.In(v))
+	}
+	return append(args, more...)
+}
+
+// packer makes a region of the rows [row0, end) of stacked sources.
 type packer struct {
+	format    *Format
+	region    *region
 	sources   []Source
-	nb        int
+	k         int
 	row0, end int
 }
 
-// row finds the blocks of a row; nil for padding.
-func (p *packer) row(row int) (Source, []byte) {
-	if row >= p.end {
-		return Source{}, nil
-	}
-	for _, s := range p.sources {
-		if row < s.Rows {
-			return s, s.Data[row*p.nb*blockBytes:][:p.nb*blockBytes]
-		}
-		row -= s.Rows
-	}
-	return Source{}, nil
-}
-
-// pieces calls f for every group of 32 rows and unit (a block, or four scales)
-// that dst, which starts at byte off of the packed form, covers; size is the
-// bytes of one row's unit.
-func (p *packer) pieces(off uint64, dst []byte, size, units int, f func(src Source, row []byte, unit int, out []byte) error) error {
-	first, count := int(off)/size, len(dst)/size
-	workers := min(goruntime.GOMAXPROCS(0), 1+count/4096)
+// fill makes the packed bytes from off on: tile by tile, where a tile is one unit of
+// the 32 rows of a group.
+func (p *packer) fill(off uint64, dst []byte) error {
+	tile := p.region.words * groupRows * 4
+	first, last := int(off)/tile, (int(off)+len(dst)+tile-1)/tile
+	workers := min(goruntime.GOMAXPROCS(0), 1+(last-first)/64)
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := count * w / workers; i < count*(w+1)/workers; i++ {
-				at := first + i
-				unit := at / groupRows % units
-				src, row := p.row(p.row0 + at/groupRows/units*groupRows + at%groupRows)
-				if err := f(src, row, unit, dst[i*size:][:size]); err != nil {
-					errs[w] = err
-					return
+			part := make([]byte, tile)
+			unit := make([]uint32, p.region.words)
+			for i := first + (last-first)*w/workers; i < first+(last-first)*(w+1)/workers && errs[w] == nil; i++ {
+				at := i*tile - int(off)
+				if at >= 0 && at+tile <= len(dst) {
+					errs[w] = p.tile(i, unit, dst[at:][:tile])
+					continue
 				}
+				errs[w] = p.tile(i, unit, part) // over an edge of dst
+				copy(dst[max(at, 0):], part[max(-at, 0):])
 			}
 		})
 	}
@@ -167,33 +205,42 @@ func (p *packer) pieces(off uint64, dst []byte, size, units int, f func(src Sour
 	return nil
 }
 
-func (p *packer) codes(off uint64, dst []byte) error {
-	return p.pieces(off, dst, 16, p.nb, func(_ Source, row []byte, b int, out []byte) error {
-		if row == nil {
-			for i := range out {
-				out[i] = 0x55
+// tile makes tile i; unit is for its own use.
+func (p *packer) tile(i int, unit []uint32, out []byte) error {
+	r := p.region
+	units := r.units(p.k)
+	row, col := i/units*groupRows, i%units*r.elements
+	from := p.format.rowBytes(col)
+	to := p.format.rowBytes(min(col+r.elements, p.k))
+	for lane := range groupRows {
+		clear(unit)
+		if src, data := p.row(p.row0 + row + lane); data != nil {
+			if err := r.pack(unit, data[from:to]); err != nil {
+				return fmt.Errorf("tensor %s, weights %d to %d of a row: %w", src.Name, col, min(col+r.elements, p.k)-1, err)
 			}
-			return nil
 		}
-		copy(out, row[b*blockBytes+2:])
-		return nil
-	})
+		for w, v := range unit {
+			at := (w/r.together*groupRows+lane)*r.together + w%r.together
+			binary.LittleEndian.PutUint32(out[4*at:], v)
+		}
+	}
+	return nil
 }
 
-func (p *packer) scales(off uint64, dst []byte) error {
-	return p.pieces(off, dst, 8, (p.nb+3)/4, func(src Source, row []byte, unit int, out []byte) error {
-		for i := range 4 {
-			b, d := unit*4+i, uint16(0)
-			if row != nil && b < p.nb {
-				d = binary.LittleEndian.Uint16(row[b*blockBytes:])
-				if d&0x7c00 == 0x7c00 {
-					return fmt.Errorf("tensor %s: the scale of block %d in a row is not finite: %w", src.Name, b, graph.ErrNonFinite)
-				}
-			}
-			binary.LittleEndian.PutUint16(out[2*i:], d)
+// row finds the source and bytes of a row; nil for padding.
+func (p *packer) row(row int) (*Source, []byte) {
+	if row >= p.end {
+		return nil, nil
+	}
+	size := p.format.rowBytes(p.k)
+	for i := range p.sources {
+		s := &p.sources[i]
+		if row < s.Rows {
+			return s, s.Data[row*size:][:size]
 		}
-		return nil
-	})
+		row -= s.Rows
+	}
+	return nil, nil
 }
 
 // UploadConsts writes float32 vectors, one after the other, as the constants of

@@ -6,7 +6,7 @@ import "github.com/ternvk/tern/runtime/graph"
 // its sequence, cut into chunks of 64 counted from 0. For chunk c:
 //
 //	s_j = sum over d in order of q_d * k_jd     products exact (13 + 11 bits)
-//	e_c = roundEven(max s_j)
+//	e_c = tidy(roundEven(max s_j))
 //	p_j = round13(exp2(s_j - e_c))
 //	l_c = tidy(sum over j in order of p_j)
 //	o_c = tidy(sum over j in order of p_j * v_jd)        products exact
@@ -38,7 +38,7 @@ func (c cacheF16) chunk(q []float32, pg, head, count int) chunk {
 			m = v
 		}
 	}
-	r.e = RoundEven(m)
+	r.e = Tidy(RoundEven(m))
 	for j := range count {
 		s[j] = Round13(Exp2(s[j] - r.e))
 		r.l = r.l + s[j]
@@ -77,7 +77,8 @@ func (r *chunk) finish() {
 // attentionF16: the whole of it, for many queries.
 //
 //	spec  dim, kv heads, share
-//	push  n, q_stride, positions, tables (offsets in batch), v_base
+//	push  n, q_stride (a multiple of 4), positions, tables (offsets in batch),
+//	      v_base (a multiple of 4)
 //	0 in  q[n][q_stride]   1 in cache   2 in batch   3 out y[n][heads][dim]
 //	domain: heads x n
 func attentionF16(node *graph.Node, args [][]uint32) {
@@ -108,7 +109,8 @@ func attentionF16(node *graph.Node, args [][]uint32) {
 // token's position are not written.
 //
 //	spec  dim, kv heads, share
-//	push  chunks, q_stride, positions, tables (offsets in batch), v_base
+//	push  chunks, q_stride (a multiple of 4), positions, tables (offsets in batch),
+//	      v_base (a multiple of 4)
 //	0 in  q[n][q_stride]   1 in cache   2 in batch
 //	3 out y[n][heads][chunks][dim + 2]
 //	domain: chunks x n * kv heads

@@ -25,45 +25,45 @@ func (c cacheF16) value(pg, head, pos, d int) int {
 func half(words []uint32, at, d int) float32 { return F32(uint16(words[at] >> (d % 2 * 16))) }
 
 // qkvRopeCacheF16: for every token and head of the product qkv (query heads,
-// then key heads, then value heads):
+// then key heads, then value heads, then what is not looked at):
 //
 //	q, k: u = (x * r) * weight as in rmsNorm over the head; then rope over
-//	      pairs (i, i + dim/2): a' = a*c - b*s, b' = a*s + b*c, with (c, s) at
-//	      consts[rope + (pos*dim/2 + i)*2]
+//	      pairs (i, i + rotated/2) of its first elements: a' = a*c - b*s,
+//	      b' = a*s + b*c, with (c, s) at consts[rope + (pos*rotated/2 + i)*2]
 //	q:    tidy(round13(u * q_scale)), in place
 //	k, v: half words into the cache page batch[batch[tables + t] + pos/64];
 //	      finite values beyond the halves are counted in batch[1]
 //
 // q_scale holds log2(e)/sqrt(dim), so that scores are exponents of 2.
 //
-//	spec  dim, kv heads
-//	push  heads, positions, tables (offsets in batch), v_base, q_norm, k_norm,
-//	      rope (offsets in consts), inv_dim, eps, q_scale
-//	0 io  qkv[n][heads + 2 kv heads][dim]   1 out cache   2 io batch   3 in consts
+//	spec  dim, kv heads, rotated
+//	push  heads, stride, positions, tables (offsets in batch), v_base, q_norm,
+//	      k_norm, rope (offsets in consts), inv_dim, eps, q_scale
+//	0 io  qkv[n][stride]   1 out cache   2 io batch   3 in consts
 //	domain: heads + 2 kv heads, n
 func qkvRopeCacheF16(node *graph.Node, args [][]uint32) {
 	p := node.Push
-	c := cacheF16{args[1], int(p[3]), int(node.Spec[0]), int(node.Spec[1])}
-	heads, dim, batch := int(p[0]), c.dim, args[2]
+	c := cacheF16{args[1], int(p[4]), int(node.Spec[0]), int(node.Spec[1])}
+	heads, stride, dim, rotated, batch := int(p[0]), int(p[1]), c.dim, int(node.Spec[2]), args[2]
 	x, consts := Floats(args[0]), Floats(args[3])
-	inv, eps, scale := fromBits(p[7]), fromBits(p[8]), fromBits(p[9])
+	inv, eps, scale := fromBits(p[8]), fromBits(p[9]), fromBits(p[10])
 	row := make([]float32, dim)
 	for t := range int(node.Domain[1]) {
-		pos := int(batch[int(p[1])+t])
-		pg := int(batch[int(batch[int(p[2])+t])+pos/page])
+		pos := int(batch[int(p[2])+t])
+		pg := int(batch[int(batch[int(p[3])+t])+pos/page])
 		for slot := range heads + 2*c.kvHeads {
-			u := x[(t*(heads+2*c.kvHeads)+slot)*dim:][:dim]
+			u := x[t*stride+slot*dim:][:dim]
 			copy(row, u)
 			switch {
 			case slot < heads:
-				normRow(row, u, consts[p[4]:], inv, eps)
-				ropeRow(row, consts[int(p[6])+pos*dim:])
+				normRow(row, u, consts[p[5]:], inv, eps)
+				ropeRow(row[:rotated], consts[int(p[7])+pos*rotated:])
 				for i, v := range row {
 					u[i] = Tidy(Round13(float32(v * scale)))
 				}
 			case slot < heads+c.kvHeads:
-				normRow(row, u, consts[p[5]:], inv, eps)
-				ropeRow(row, consts[int(p[6])+pos*dim:])
+				normRow(row, u, consts[p[6]:], inv, eps)
+				ropeRow(row[:rotated], consts[int(p[7])+pos*rotated:])
 				for d := 0; d < dim; d += 2 {
 					c.words[c.key(pg, slot-heads, pos, d)] = pairF16(row[d], row[d+1], batch)
 				}

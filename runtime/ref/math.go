@@ -87,6 +87,32 @@ func Sigmoid(x float32) float32 {
 // Silu returns x * sigmoid(x).
 func Silu(x float32) float32 { return float32(x * Sigmoid(x)) }
 
+// Exp returns e^x = 2^(x log2 e), with Exp2's bounds; the relative error is at
+// most 2^-22 for |x| <= 1 and grows with |x|.
+func Exp(x float32) float32 { return Exp2(float32(x * log2e)) }
+
+// Log1p returns ln(1+x) within 4 ulp for 0 <= x <= 1: with s = x/(2+x) it is
+// 2 atanh(s) = 2s * P(s*s), P of degree 4 (interpolated at Chebyshev nodes).
+func Log1p(x float32) float32 {
+	s := float32(x * Recip(2+x))
+	z := float32(s * s)
+	p := fromBits(0x3e10_2af7)
+	p = float32(p*z) + fromBits(0x3e0f_2e7e)
+	p = float32(p*z) + fromBits(0x3e4c_ed0a)
+	p = float32(p*z) + fromBits(0x3eaa_aa71)
+	p = float32(p*z) + 1
+	return float32(float32(2*s) * p)
+}
+
+// Softplus returns ln(1+e^x) = max(x, 0) + log1p(e^-|x|).
+func Softplus(x float32) float32 {
+	top := float32(0)
+	if x > 0 {
+		top = x
+	}
+	return top + Log1p(Exp(-abs(x)))
+}
+
 // Pow2 returns 2^d for an integer -60 <= d <= 0, and 0 below. Multiplying by it
 // is exact.
 func Pow2(d float32) float32 {
@@ -97,8 +123,14 @@ func Pow2(d float32) float32 {
 }
 
 // Round13 rounds x to 13 significant bits, halves away from zero. A product
-// with a half (11 bits) is then exact in float32.
-func Round13(x float32) float32 { return fromBits((bits(x) + 0x400) &^ 0x7ff) }
+// with a half (11 bits) is then exact in float32. Infinities and NaN come back
+// unchanged: the bits of some NaN would carry over into a zero.
+func Round13(x float32) float32 {
+	if bits(x)&0x7fff_ffff >= infBits {
+		return x
+	}
+	return fromBits((bits(x) + 0x400) &^ 0x7ff)
+}
 
 // RoundEven rounds to the nearest integer, ties to even; |x| < 2^22 (larger
 // values come back unchanged).
@@ -113,7 +145,8 @@ func RoundEven(x float32) float32 {
 
 func abs(x float32) float32 { return fromBits(bits(x) & 0x7fff_ffff) }
 
-// F16 rounds x to the nearest half, ties to even, subnormals kept. Finite
+// F16 rounds x to the nearest half, ties to even, subnormals kept. What rounds
+// to zero is +0, so that no driver's way with denormals shows in a sign. Finite
 // values beyond 65504 saturate; infinities and NaN become NaN 0x7e00, so that
 // they are seen.
 func F16(x float32) uint16 {
@@ -127,8 +160,8 @@ func F16(x float32) uint16 {
 	case a >= 0x3880_0000: // normal half
 		a += 0xfff + a>>13&1
 		return sign | uint16((a-0x3800_0000)>>13)
-	case a < 0x3300_0000: // below half of the smallest subnormal (a tie goes to even, zero)
-		return sign
+	case a <= 0x3300_0000: // half of the smallest subnormal (a tie goes to even, zero)
+		return 0
 	}
 	shift := 126 - a>>23 // 14..24
 	m := a&0x7f_ffff | 0x80_0000

@@ -27,6 +27,11 @@ func TestFunctionsNearTruth(t *testing.T) {
 		"rsqrt":   {scale, Rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 2},
 		"exp2":    {func() float32 { return float32(r.Float64()*180 - 63) }, Exp2, math.Exp2, 2},
 		"sigmoid": {func() float32 { return float32(r.NormFloat64() * 8) }, Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, 64},
+		"exp":     {func() float32 { return float32(r.Float64()*2 - 1) }, Exp, math.Exp, 4},
+		"log1p":   {func() float32 { return float32(math.Ldexp(r.Float64(), -r.IntN(40))) }, Log1p, math.Log1p, 4},
+		"softplus": {func() float32 { return float32(r.Float64()*60 - 30) }, Softplus, func(x float64) float64 {
+			return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+		}, 64},
 	} {
 		worst, at := 0.0, float32(0)
 		for range 200000 {
@@ -53,8 +58,14 @@ func TestFunctionsAtTheEdges(t *testing.T) {
 	if bits(Tidy(-0x1p-61)) != 0 || bits(Tidy(float32(math.Copysign(0, -1)))) != 0 || Tidy(0x1p-60) != 0x1p-60 || finite(Tidy(nan)) {
 		t.Error("tidy at an edge")
 	}
+	if Log1p(0) != 0 || Softplus(-100) != 0 || Softplus(100) != 100 || Softplus(inf) != inf || finite(Softplus(nan)) || Exp(-100) != 0 {
+		t.Error("exp, log1p or softplus at an edge")
+	}
 	if Pow2(0) != 1 || Pow2(-60) != 0x1p-60 || Pow2(-61) != 0 {
 		t.Error("pow2 at an edge")
+	}
+	if finite(Round13(fromBits(0x7fff_ffff))) || finite(Round13(fromBits(0xffff_ffff))) || Round13(inf) != inf {
+		t.Error("round13 hides a non-finite value")
 	}
 	for x, want := range map[float32]float32{0.5: 0, 1.5: 2, 2.5: 2, -0.5: 0, -1.5: -2, 126.5: 126, 3e9: 3e9} {
 		if RoundEven(x) != want {
@@ -84,6 +95,8 @@ func TestHalves(t *testing.T) {
 					want = 0x7e00
 				case want.IsInf(0):
 					want = want&0x8000 | 0x7bff
+				case want == 0x8000:
+					want = 0
 				}
 				if got := F16(x); got != want.Bits() {
 					t.Fatalf("f16(%g = %#08x) = %#04x, want %#04x", x, u, got, want.Bits())

@@ -19,28 +19,15 @@ import (
 // All sums and products are rounded to float32, one by one. The order is fixed
 // by the shape alone, so a token's result does not depend on its neighbours.
 //
-//	spec  lanes (a hint for workgroup sizes), blocks a row
+//	spec  lanes (a hint for workgroup sizes), blocks a row, share
 //	push  rows, n, blocks a row, row0, stride of y
 //	0 in  codes   1 in scales   2 in activations   3 out y[n][stride]
 //	domain: rows x n
 
-// sliceSums adds the terms of one row in the order of the contract.
-func sliceSums(nb int, term func(b int) float32) float32 {
-	var total float32
-	for s := 0; s < nb; s += 8 {
-		var slice float32
-		for b := s; b < min(s+8, nb); b++ {
-			slice = slice + term(b)
-		}
-		total = total + slice
-	}
-	return Tidy(total)
-}
-
 func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 	p := node.Push
 	rows, n, nb, row0, stride := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4])
-	w, y := q2_0{args[0], args[1], nb}, Floats(args[3])
+	w, y := q2_0{args[0], args[1], nb, node.Spec[2]}, Floats(args[3])
 	words, pairs := args[2], args[2][n*nb*16:]
 	x := make([]lanes, n*nb)
 	for i := range n * nb * 64 {
@@ -56,7 +43,7 @@ func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 			scale[b] = d
 		}
 		for t := range n {
-			y[t*stride+row0+row] = sliceSums(nb, func(b int) float32 {
+			y[t*stride+row0+row] = sumTerms(nb, 8, func(b int) float32 {
 				pair := pairs[(t*nb+b)*2:]
 				c := weights[b].dot(&x[t*nb+b]) - int32(pair[1])
 				return float32(float32(c) * float32(scale[b]*fromBits(pair[0])))
@@ -116,7 +103,7 @@ func mulMatQ2_0F16(node *graph.Node, args [][]uint32) {
 func mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 	p := node.Push
 	rows, n, nb, row0, stride := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4])
-	w, y := q2_0{args[0], args[1], nb}, Floats(args[3])
+	w, y := q2_0{args[0], args[1], nb, node.Spec[2]}, Floats(args[3])
 	parallel(rows, func(row int) {
 		weights, scale := make([][64]float32, nb), make([]float32, nb)
 		for b := range nb {
@@ -127,7 +114,7 @@ func mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 			}
 		}
 		for t := range n {
-			y[t*stride+row0+row] = sliceSums(nb, func(b int) float32 {
+			y[t*stride+row0+row] = sumTerms(nb, 8, func(b int) float32 {
 				var q0, q1, q2, q3 float32
 				v, xs := &weights[b], (*[64]float32)(x[(t*nb+b)*64:])
 				for i := range 16 {

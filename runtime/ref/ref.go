@@ -19,11 +19,11 @@ import (
 // Twin computes one node. args are the words of the node's bindings.
 type Twin func(n *graph.Node, args [][]uint32)
 
-// twins has one line per contract.
-var twins = map[string]Twin{
+// twins has one line per contract, but for those of the formats of weights.
+var twins = withFormats(map[string]Twin{
 	"dequant_q2_0":       dequantQ2_0,
 	"get_rows_q2_0":      getRowsQ2_0,
-	"get_rows_f32":       getRowsF32,
+	"pick_rows_f32":      pickRowsF32,
 	"add_check_f32":      addCheckF32,
 	"quantize_f16":       quantize(actF16),
 	"quantize_i8":        quantize(actI8),
@@ -42,7 +42,28 @@ var twins = map[string]Twin{
 	"attention_join_f32": attentionJoin(actF32),
 	"attention_join_f16": attentionJoin(actF16),
 	"attention_join_i8":  attentionJoin(actI8),
+	"delta_inputs_f32":   deltaInputs,
+	"delta_rule_f32":     deltaRule,
+	"delta_norm_f32":     deltaNorm(actF32),
+	"delta_norm_f16":     deltaNorm(actF16),
+	"delta_norm_i8":      deltaNorm(actI8),
+	"sigmoid_mul_f32":    sigmoidMul(actF32),
+	"sigmoid_mul_f16":    sigmoidMul(actF16),
+	"sigmoid_mul_i8":     sigmoidMul(actI8),
 	"argmax_f32":         argmaxF32,
+})
+
+// withFormats adds the contracts of each format: rows, whole tensors and products.
+func withFormats(list map[string]Twin) map[string]Twin {
+	for name, f := range blockFormats {
+		list["dequant_"+name], list["get_rows_"+name] = f.dequant, f.getRows
+		list["mul_mat_"+name+"_i8"], list["mul_mat_"+name+"_f16"], list["mul_mat_"+name+"_f32"] = f.mulMatI8, f.mulMatF16, f.mulMatF32
+	}
+	for name, f := range floatFormats {
+		list["dequant_"+name], list["get_rows_"+name] = f.dequant, f.getRows
+		list["mul_mat_"+name+"_i8"], list["mul_mat_"+name+"_f16"], list["mul_mat_"+name+"_f32"] = f.mulMat(actI8), f.mulMat(actF16), f.mulMat(actF32)
+	}
+	return list
 }
 
 // Lookup returns the twin of a contract.

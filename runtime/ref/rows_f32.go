@@ -2,11 +2,11 @@ package ref
 
 import "github.com/ternvk/tern/runtime/graph"
 
-// getRowsF32: y[i] = x[batch[rows + i]], words unchanged.
+// pickRowsF32: y[i] = x[batch[rows + i]], words unchanged.
 //
 //	push  k, rows (offset in batch)
 //	0 in  x[][k]   1 in batch   2 out y[m][k]        domain k x m
-func getRowsF32(node *graph.Node, args [][]uint32) {
+func pickRowsF32(node *graph.Node, args [][]uint32) {
 	k, rows := int(node.Push[0]), args[1][node.Push[1]:]
 	for i := range int(node.Domain[1]) {
 		copy(args[2][i*k:][:k], args[0][int(rows[i])*k:][:k])

@@ -104,6 +104,23 @@ def silu(x):
     return mul(x, sigmoid(x))
 
 
+def exp(x):
+    return exp2(mul(x, from_bits(0x3FB8AA3B)))
+
+
+def log1p(x):
+    s = mul(x, recip(add(2, x)))
+    z = mul(s, s)
+    p = from_bits(0x3E102AF7)
+    for c in (0x3E0F2E7E, 0x3E4CED0A, 0x3EAAAA71):
+        p = add(mul(p, z), from_bits(c))
+    return mul(mul(2, s), add(mul(p, z), 1))
+
+
+def softplus(x):
+    return add(max(x, Fraction(0)), log1p(exp(-abs(x))))
+
+
 def pow2(d):
     return Fraction(2) ** int(d) if d >= -60 else Fraction(0)
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from exact import (INF, NAN, add, bits, exp2, f16, f32, from_bits, mul, pow2, recip, rnd,
                    round13, rsqrt, silu, sub, tidy)
+from formats import BLOCK, BlockWeights, FloatWeights
 
 R = random.Random()  # seeded by contract
 UNWRITTEN = None  # a word that the contract leaves alone
@@ -187,8 +188,8 @@ def add_check():
     return f
 
 
-def get_rows_f32():
-    f = File("get_rows_f32")
+def pick_rows_f32():
+    f = File("pick_rows_f32")
     x, rows = [[R.getrandbits(32) & 0xFF7FFFFF for _ in range(5)] for _ in range(4)], [3, 0, 3]
     f.case("three rows of five", (5, 3), [], [5, 16], [arg_in("f32", sum(x, [])), arg_in("u32", [0] * 16 + rows), arg_out("f32", sum((x[r] for r in rows), []))])
     return f
@@ -210,14 +211,14 @@ def argmax():
 class Weights:
     """Random packed weights."""
 
-    def __init__(self, rows, nb, scale=Fraction(1, 10)):
-        self.rows, self.nb, self.padded = rows, nb, (rows + 31) // 32 * 32
+    def __init__(self, rows, nb, share=0, scale=Fraction(1, 10)):
+        self.rows, self.nb, self.share, self.padded = rows, nb, share, (rows + 31) // 32 * 32
         self.code = [[[R.randrange(4) for _ in range(64)] for _ in range(nb)] for _ in range(rows)]
-        self.half = [[f16(number(scale)) for _ in range(nb)] for _ in range(rows)]
+        self.half = [[f16(number(scale)) for _ in range(-(-nb >> share))] for _ in range(rows)]
         self.half[0][0] = 0x8001  # a subnormal
 
     def scale(self, row, b):
-        return f32(self.half[row][b])
+        return f32(self.half[row][b >> self.share])
 
     def codes(self):
         out = []
@@ -231,9 +232,9 @@ class Weights:
     def scales(self):
         out = []
         for g in range(0, self.padded, 32):
-            for four in range(0, self.nb, 4):
+            for four in range(0, len(self.half[0]), 4):
                 for row in range(g, g + 32):
-                    h = [self.half[row][b] if row < self.rows and b < self.nb else 0 for b in range(four, four + 4)]
+                    h = [self.half[row][i] if row < self.rows and i < len(self.half[0]) else 0 for i in range(four, four + 4)]
                     out += [h[0] | h[1] << 16, h[2] | h[3] << 16]
         return out
 
@@ -247,7 +248,9 @@ class Weights:
 def dequant():
     f = File("dequant_q2_0")
     w = Weights(3, 5)
-    f.case("3 rows of 5 blocks", (32 * 5, 1), [], [3, 5], w.args() + [arg_out("f32", words_of(sum((w.row(r) for r in range(3)), [])))])
+    f.case("3 rows of 5 blocks", (32 * 5, 1), [0], [3, 5], w.args() + [arg_out("f32", words_of(sum((w.row(r) for r in range(3)), [])))])
+    w = Weights(2, 20, 2)
+    f.case("four blocks a scale", (32 * 20, 1), [2], [2, 20], w.args() + [arg_out("f32", words_of(w.row(0) + w.row(1)))])
     return f
 
 
@@ -255,20 +258,21 @@ def get_rows_q2_0():
     f = File("get_rows_q2_0")
     w, row0, tokens = Weights(3, 2), 100, [102, 99, 100, 103]
     out = [w.row(t - row0) if 0 <= t - row0 < 3 else [UNWRITTEN] * 128 for t in tokens]
-    f.case("rows 100..102 of a table", (2, 4), [], [3, 2, row0, 16],
+    f.case("rows 100..102 of a table", (2, 4), [0], [3, 2, row0, 16],
            w.args() + [arg_in("u32", [0] * 16 + tokens), arg_out("f32", [UNWRITTEN if x is None else bits(x) for row in out for x in row])])
     return f
 
 
 def mul_mat(act):
     f = File(f"mul_mat_q2_0_{act}")
-    for name, rows, nb, n, row0, stride in (("a slice and one block", 3, 9, 2, 0, 3), ("33 rows inside wider ones", 33, 2, 1, 5, 40)):
-        w, x = Weights(rows, nb), [numbers(64 * nb, 4) for _ in range(n)]
+    for name, rows, nb, n, row0, stride, share in (("a slice and one block", 3, 9, 2, 0, 3, 0), ("33 rows inside wider ones", 33, 2, 1, 5, 40, 0),
+                                                   ("two blocks a scale", 2, 18, 1, 0, 2, 1)):
+        w, x = Weights(rows, nb, share), [numbers(64 * nb, 4) for _ in range(n)]
         y = [[UNWRITTEN] * stride for _ in range(n)]
         for t in range(n):
             for r in range(rows):
                 y[t][row0 + r] = bits(product(act, w, r, x[t]))
-        f.case(name, (rows, n), [], [rows, n, nb, row0, stride],
+        f.case(name, (rows, n), [32 * min((nb + 7) // 8, 16), nb, share], [rows, n, nb, row0, stride],
                w.args() + [arg_in("raw" if act != "f32" else "f32", activations(act, x)), arg_out("f32", sum(y, []))])
     return f
 
@@ -296,6 +300,47 @@ def term(act, t, dw, x):
             s = add(s, a * b)
         q.append(s)
     return mul(add(add(q[0], q[1]), add(q[2], q[3])), dw)
+
+
+# --- other formats of weights ------------------------------------------------
+
+def formats():
+    files = []
+    for name in list(BLOCK) + ["f32", "f16", "bf16"]:
+        def weights(rows, nb, k=None):
+            if name in BLOCK:
+                return BlockWeights(R, name, rows, -(-nb // BLOCK[name][1]) * BLOCK[name][1])
+            return FloatWeights(R, name, rows, k or 64 * nb)
+
+        f = File(f"dequant_{name}")
+        w = weights(3, 1, 150)
+        f.case("3 rows", (32 * w.nb, 1), [], [3, w.width],
+               [arg_in("raw", w.words), arg_out("f32", words_of(sum((w.row(r) for r in range(3)), [])))])
+        files.append(f)
+
+        f = File(f"get_rows_{name}")
+        w, row0, tokens = weights(3, 1, 150), 100, [102, 99, 100, 103]
+        out = [w.row(t - row0) if 0 <= t - row0 < 3 else [UNWRITTEN] * len(w.row(0)) for t in tokens]
+        f.case("rows 100..102 of a table", (w.nb, 4), [], [3, w.width, row0, 16],
+               [arg_in("raw", w.words), arg_in("u32", [0] * 16 + tokens),
+                arg_out("f32", [UNWRITTEN if x is None else bits(x) for row in out for x in row])])
+        files.append(f)
+
+        for act in ("i8", "f16", "f32"):
+            f = File(f"mul_mat_{name}_{act}")
+            w, row0, stride = weights(3, 9, 600 if act == "f32" else None), 1, 5
+            k = len(w.row(0))
+            x = [numbers(k, 4) for _ in range(2)]
+            y = [[UNWRITTEN] * stride for _ in x]
+            for t, row in enumerate(x):
+                quantized = [block(row[b:b + 64]) for b in range(0, k, 64)] if act == "i8" else []
+                seen = {"i8": sum((q for _, q in quantized), []), "f16": [f32(f16(v)) for v in row], "f32": row}[act]
+                for r in range(3):
+                    y[t][row0 + r] = bits(w.product(act, r, seen, [d for d, _ in quantized]))
+            f.case("a slice and more", (3, 2), [32, w.nb], [3, 2, w.width, row0, stride],
+                   [arg_in("raw", w.words), arg_in("raw" if act != "f32" else "f32", activations(act, x)), arg_out("f32", sum(y, []))])
+            files.append(f)
+    return files
 
 
 # --- attention --------------------------------------------------------------
@@ -330,43 +375,45 @@ def batch(positions, lists, extra=0):
 def qkv_rope_cache():
     f = File("qkv_rope_cache_f16")
     heads, kv, dim, positions = 2, 1, 16, [63, 64]
-    pages = [2, 0]
-    cache, slots = Cache(3, kv, dim), heads + 2 * kv
-    before = cache.words()
-    b = batch(positions, [pages, pages])
-    x = [[numbers(dim, 3) for _ in range(slots)] for _ in positions]
-    x[0][3][1], x[0][3][2], x[1][3][0] = Fraction(70000), Fraction(-65520), Fraction(65519)
-    q_norm, k_norm = numbers(dim), numbers(dim)
-    table = numbers(65 * dim)
-    consts = [Fraction(1)] + q_norm + k_norm + table
-    inv, eps, scale = rnd(Fraction(1, dim)), rnd(Fraction(1, 100000)), rnd(Fraction(36067, 100000))
-    saturated, y = 0, []
-    for t, pos in enumerate(positions):
-        page = pages[pos // PAGE]
-        for slot in range(slots):
-            u = x[t][slot]
-            if slot < heads + kv:
-                u = norm(u, q_norm if slot < heads else k_norm, inv, eps)
-                half, rotated = dim // 2, list(u)
-                for i in range(half):
-                    c, s = table[(pos * half + i) * 2], table[(pos * half + i) * 2 + 1]
-                    rotated[i] = sub(mul(u[i], c), mul(u[i + half], s))
-                    rotated[i + half] = add(mul(u[i], s), mul(u[i + half], c))
-                u = rotated
-            if slot < heads:
-                y += [tidy(round13(mul(v, scale))) for v in u]
-                continue
-            y += x[t][slot]
-            for d, v in enumerate(u):
-                at = cache.key(page, 0, pos, d) if slot < heads + kv else cache.value(page, 0, pos, d)
-                cache.half[at] = f16(v)
-                saturated += abs(v) >= 65520
-    after = list(b)
-    after[1] = saturated
-    f.case("positions 63 and 64", (slots, 2), [dim, kv],
-           [heads, 16, 18, cache.v_base(), 1, 1 + dim, 1 + 2 * dim, bits(inv), bits(eps), bits(scale)],
-           [arg_io("f32", words_of(sum((h for t in x for h in t), [])), words_of(y)), arg_io("raw", before, cache.words()),
-            arg_io("u32", b, after), arg_in("f32", words_of(consts))])
+    pages, slots = [2, 0], heads + 2 * kv
+    for name, turned, more in (("positions 63 and 64", dim, 0), ("a part of the head turned, wider rows", 6, 5)):
+        cache = Cache(3, kv, dim)
+        before = cache.words()
+        b = batch(positions, [pages, pages])
+        x = [[numbers(dim, 3) for _ in range(slots)] + [numbers(more)] for _ in positions]
+        x[0][3][1], x[0][3][2], x[1][3][0] = Fraction(70000), Fraction(-65520), Fraction(65519)
+        q_norm, k_norm = numbers(dim), numbers(dim)
+        table = numbers(65 * turned)
+        consts = [Fraction(1)] + q_norm + k_norm + table
+        inv, eps, scale = rnd(Fraction(1, dim)), rnd(Fraction(1, 100000)), rnd(Fraction(36067, 100000))
+        saturated, y = 0, []
+        for t, pos in enumerate(positions):
+            page = pages[pos // PAGE]
+            for slot in range(slots):
+                u = x[t][slot]
+                if slot < heads + kv:
+                    u = norm(u, q_norm if slot < heads else k_norm, inv, eps)
+                    half, rotated = turned // 2, list(u)
+                    for i in range(half):
+                        c, s = table[(pos * half + i) * 2], table[(pos * half + i) * 2 + 1]
+                        rotated[i] = sub(mul(u[i], c), mul(u[i + half], s))
+                        rotated[i + half] = add(mul(u[i], s), mul(u[i + half], c))
+                    u = rotated
+                if slot < heads:
+                    y += [tidy(round13(mul(v, scale))) for v in u]
+                    continue
+                y += x[t][slot]
+                for d, v in enumerate(u):
+                    at = cache.key(page, 0, pos, d) if slot < heads + kv else cache.value(page, 0, pos, d)
+                    cache.half[at] = f16(v)
+                    saturated += abs(v) >= 65520
+            y += x[t][slots]
+        after = list(b)
+        after[1] = saturated
+        f.case(name, (slots, 2), [dim, kv, turned],
+               [heads, slots * dim + more, 16, 18, cache.v_base(), 1, 1 + dim, 1 + 2 * dim, bits(inv), bits(eps), bits(scale)],
+               [arg_io("f32", words_of(sum((h for t in x for h in t), [])), words_of(y)), arg_io("raw", before, cache.words()),
+                arg_io("u32", b, after), arg_in("f32", words_of(consts))])
     return f
 
 
@@ -409,7 +456,7 @@ class Scene:
         R.seed("attention")
         self.kv, self.share, self.dim, self.chunks = 2, 2, 16, 2
         self.positions, self.lists = [70, 1], [[2, 0], [1]]
-        self.heads, self.stride = self.kv * self.share, self.kv * self.share * self.dim + 3
+        self.heads, self.stride = self.kv * self.share, self.kv * self.share * self.dim + 4
         self.cache = Cache(3, self.kv, self.dim)
         self.cache.half = [f16(number(2)) for _ in self.cache.half]
         self.q = [[round13(number(2)) for _ in range(self.stride)] for _ in self.positions]
@@ -455,12 +502,13 @@ def attention_join(scene, act):
 
 
 def main(folder):
+    from delta import delta  # which uses this file's helpers
     scene = Scene()
-    files = [dequant(), get_rows_q2_0(), get_rows_f32(), add_check(), argmax(), qkv_rope_cache(), attention(scene), attention_part(scene)]
+    files = [dequant(), get_rows_q2_0(), pick_rows_f32(), add_check(), argmax(), qkv_rope_cache(), attention(scene), attention_part(scene)]
     files += [quantize(a) for a in ("f16", "i8")]
     for act in ("f32", "f16", "i8"):
         files += [rms_norm(act), silu_mul(act), mul_mat(act), attention_join(scene, act)]
-    for f in files:
+    for f in files + formats() + delta():
         f.write(folder)
 
 

@@ -1,0 +1,137 @@
+#version 450
+#include "tern.glsl"
+#include "cache.glsl"
+// Attention for many queries: 32 tokens of one head a workgroup, 4 tokens x 4
+// positions and then 4 tokens x 8 dimensions an invocation, in the orders of
+// runtime/ref/attention.go
+layout(local_size_x = 128) in;
+layout(constant_id = 3) const uint SHARE = 1u; // query heads per kv head
+layout(binding = 0) readonly buffer Q { vec4 q[]; };
+layout(binding = 1) readonly buffer Cache { uvec4 cache[]; };
+layout(binding = 2) readonly buffer Batch { uint batch[]; };
+layout(binding = 3) writeonly buffer Y { vec4 y[]; };
+layout(push_constant) uniform P { uint n, q_stride, positions, tables, v_base; };
+#include "join.glsl"
+
+const uint TOKENS = 32u, EIGHTS = HEAD_DIM / 8u;
+const uint MINE = (EIGHTS + 15u) / 16u; // eights of dimensions of an invocation
+shared vec4 weight[PAGE * TOKENS / 4u]; // [position][token]
+shared float exponent[TOKENS], sum_[TOKENS], top[4u * TOKENS];
+shared uint pos[TOKENS], table[TOKENS];
+
+float weight_at(uint j, uint t) { return weight[j * (TOKENS / 4u) + t / 4u][t % 4u]; }
+
+void main() {
+    uint h = group_x(), t0 = gl_WorkGroupID.y * TOKENS, lane = gl_LocalInvocationIndex;
+    uint heads = KV_HEADS * SHARE, head = h / SHARE, count = min(TOKENS, n - t0);
+    uint lx = lane % 16u, ly = lane / 16u; // positions and dimensions; tokens
+    if (lane < TOKENS) {
+        pos[lane] = lane < count ? batch[positions + t0 + lane] : 0u;
+        table[lane] = lane < count ? batch[tables + t0 + lane] : 0xffffffffu;
+    }
+    barrier();
+    uint q_at[4];
+    [[unroll]] for (uint i = 0u; i < 4u; i++) q_at[i] = (min(t0 + 4u * ly + i, n - 1u) * q_stride + h * HEAD_DIM) / 4u;
+    // Runs of tokens of one sequence, one after the other; usually there is one.
+    for (uint first = 0u; first < count;) {
+        uint end = first, last = 0u, pages = table[first];
+        for (; end < count && table[end] == pages; end++) last = max(last, pos[end]);
+        Join join[4];
+        vec4 o[4][MINE][2];
+        [[unroll]] for (uint i = 0u; i < 4u; i++) join[i] = Join(0.0, 1.0, 0.0, 0.0);
+        for (uint c = 0u; c * PAGE <= last; c++) {
+            uint page = batch[pages + c];
+            // Scores of tokens 4 ly .. + 3 at positions lx + 16 i.
+            float s[4][4];
+            [[unroll]] for (uint t = 0u; t < 4u; t++) [[unroll]] for (uint i = 0u; i < 4u; i++) s[t][i] = 0.0;
+            uint at = key_word(page, head, lx, 0u) / 4u;
+            for (uint d = 0u; d < EIGHTS; d++, at += PAGE) {
+                uvec4 k[4];
+                [[unroll]] for (uint i = 0u; i < 4u; i++) k[i] = cache[at + 16u * i];
+                [[unroll]] for (uint e = 0u; e < 2u; e++) {
+                    vec2 ka[4], kb[4];
+                    [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                        ka[i] = f32_of(k[i][2u * e]);
+                        kb[i] = f32_of(k[i][2u * e + 1u]);
+                    }
+                    [[unroll]] for (uint t = 0u; t < 4u; t++) {
+                        vec4 v = q[q_at[t] + 2u * d + e];
+                        [[unroll]] for (uint i = 0u; i < 4u; i++)
+                            s[t][i] = mac(mac(mac(mac(s[t][i], v.x, ka[i].x), v.y, ka[i].y), v.z, kb[i].x), v.w, kb[i].y);
+                    }
+                }
+            }
+            barrier(); // the weights of the chunk before are used up
+            [[unroll]] for (uint i = 0u; i < 4u; i++)
+                weight[(lx + 16u * i) * (TOKENS / 4u) + ly] = vec4(s[0][i], s[1][i], s[2][i], s[3][i]);
+            barrier();
+            // Four invocations a token: its exponent and weights.
+            uint t = lane / 4u, part = lane % 4u;
+            uint live = t >= first && t < end && pos[t] >= c * PAGE ? min(PAGE, pos[t] + 1u - c * PAGE) : 0u;
+            float m = weight_at(0u, t);
+            for (uint j = part * 16u; j < min(live, part * 16u + 16u); j++) {
+                float v = weight_at(j, t);
+                m = v > m ? v : m;
+            }
+            top[lane] = m;
+            barrier();
+            [[unroll]] for (uint i = 0u; i < 4u; i++) m = top[4u * t + i] > m ? top[4u * t + i] : m;
+            float e = tidy(roundEven(m)); // +0, not -0
+            for (uint j = part * 16u; j < part * 16u + 16u; j++) {
+                float v = j < live ? round13(exp2_(sub(weight_at(j, t), e))) : 0.0;
+                weight[j * (TOKENS / 4u) + t / 4u][t % 4u] = v;
+            }
+            if (part == 0u) exponent[t] = e;
+            barrier();
+            if (lane < TOKENS) {
+                float l = 0.0;
+                for (uint j = 0u; j < PAGE; j++) l = add(l, weight_at(j, lane));
+                sum_[lane] = tidy(l);
+            }
+            // Values of tokens 4 ly .. + 3, dimensions 8 (lx + 16 k) .. + 7.
+            uint positions_ = min(PAGE, last + 1u - c * PAGE);
+            vec4 p[4][MINE][2];
+            [[unroll]] for (uint i = 0u; i < 4u; i++) [[unroll]] for (uint k = 0u; k < MINE; k++) p[i][k][0] = p[i][k][1] = vec4(0.0);
+            [[unroll]] for (uint k = 0u; k < MINE; k++) {
+                uint eight = lx + 16u * k;
+                if (eight >= EIGHTS) break;
+                at = (v_base + value_word(page, head, 0u, eight * 8u)) / 4u;
+                for (uint j = 0u; j < positions_; j++, at += EIGHTS) {
+                    uvec4 v = cache[at];
+                    vec4 w = weight[j * (TOKENS / 4u) + ly];
+                    vec2 v0 = f32_of(v.x), v1 = f32_of(v.y), v2 = f32_of(v.z), v3 = f32_of(v.w);
+                    vec4 a = vec4(v0, v1), b = vec4(v2, v3);
+                    [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                        p[i][k][0] = fma(vec4(w[i]), a, p[i][k][0]); // exact products
+                        p[i][k][1] = fma(vec4(w[i]), b, p[i][k][1]);
+                    }
+                }
+            }
+            barrier();
+            [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                uint t = 4u * ly + i;
+                if (t >= first && t < end && pos[t] >= c * PAGE) {
+                    join_next(join[i], c == 0u, exponent[t], sum_[t]);
+                    [[unroll]] for (uint k = 0u; k < MINE; k++)
+                        [[unroll]] for (uint e = 0u; e < 8u; e++)
+                            o[i][k][e / 4u][e % 4u] = join_value(join[i], c == 0u, o[i][k][e / 4u][e % 4u], tidy(p[i][k][e / 4u][e % 4u]));
+                }
+            }
+        }
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            uint t = 4u * ly + i;
+            if (t < first || t >= end) continue;
+            float r = recip(join[i].l);
+            [[unroll]] for (uint k = 0u; k < MINE; k++) {
+                uint eight = lx + 16u * k;
+                if (eight >= EIGHTS) break;
+                [[unroll]] for (uint e = 0u; e < 2u; e++) {
+                    vec4 v = o[i][k][e];
+                    y[(((t0 + t) * heads + h) * HEAD_DIM) / 4u + eight * 2u + e] =
+                        vec4(tidy(mul(v.x, r)), tidy(mul(v.y, r)), tidy(mul(v.z, r)), tidy(mul(v.w, r)));
+                }
+            }
+        }
+        first = end;
+    }
+}
