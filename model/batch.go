@@ -12,6 +12,7 @@ import (
 // shape is all that a recorded program depends on.
 type shape struct {
 	n, out int
+	seqs   int  // records of sequences; 0 for models without recurrent layers
 	chunks int  // bound on attention chunks, a power of two
 	pick   bool // the program chooses the largest logit itself
 }
@@ -31,9 +32,9 @@ const maxPrograms = 64
 // logits computed, at positions below context. pick adds the choice of the
 // largest logit.
 func (m *Model) record(s shape) (*graph.Graph, *recorded) {
-	g := graph.New(fmt.Sprintf("n%d.out%d.chunks%d", s.n, s.out, s.chunks))
-	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: op.NewLayout(s.n, s.out), Consts: m.weights.Consts, Chunks: s.chunks}
-	logits := m.config.Forward(b, m.weights, m.caches)
+	g := graph.New(fmt.Sprintf("n%d.out%d.seqs%d.chunks%d", s.n, s.out, s.seqs, s.chunks))
+	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: op.NewSequenceLayout(s.n, s.out, s.seqs), Consts: m.weights.Consts, Chunks: s.chunks}
+	logits := m.net.Forward(b, &m.memory)
 	if s.pick && s.out > 0 {
 		b.Argmax(logits)
 	}
@@ -103,31 +104,47 @@ func (m *Model) eval(ctx context.Context, requests []Request, pick bool, output 
 	if err := m.admit(requests); err != nil {
 		return err
 	}
-	var run []slot
+	var run []entry
 	out := 0
+	flush := func() error {
+		if len(run) == 0 {
+			return nil
+		}
+		err := m.run(ctx, run, pick, output)
+		run, out = run[:0], 0
+		return err
+	}
+	seen := map[*Session]bool{}
 	for i, r := range requests {
+		var list []entry
+		if !seen[r.Session] {
+			list = r.Session.behind(i)
+		} else if m.config.Recurrent != nil { // the tokens of a sequence lie together in a run
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		seen[r.Session] = true
 		for j, id := range r.Tokens {
-			wants := r.wants(j)
-			if len(run) == m.options.Chunk || wants && out == m.maxOut {
-				if err := m.run(ctx, run, pick, output); err != nil {
+			list = append(list, entry{i, r.Session, id, r.wants(j)})
+		}
+		for _, t := range list {
+			if len(run) == m.options.Chunk || t.wants && out == m.maxOut {
+				if err := flush(); err != nil {
 					return err
 				}
-				run, out = run[:0], 0
 			}
-			run = append(run, slot{i, r.Session, id, wants})
-			if wants {
+			run = append(run, t)
+			if t.wants {
 				out++
 			}
 		}
 	}
-	if len(run) == 0 {
-		return nil
-	}
-	return m.run(ctx, run, pick, output)
+	return flush()
 }
 
-// slot is one token of a run.
-type slot struct {
+// entry is one token of a run.
+type entry struct {
 	request int
 	session *Session
 	id      int32
@@ -164,48 +181,34 @@ func (m *Model) admit(requests []Request) error {
 }
 
 // run evaluates one batch.
-func (m *Model) run(ctx context.Context, run []slot, pick bool, output func(int, []float32, uint32)) error {
+func (m *Model) run(ctx context.Context, run []entry, pick bool, output func(int, []float32, uint32)) (err error) {
+	parts := partsOf(run)
 	s := shape{n: len(run), chunks: 1, pick: pick}
 	for _, t := range run {
 		if t.wants {
 			s.out++
 		}
 	}
-	l := op.NewLayout(s.n, s.out)
-	w := m.words
-	clear(w[:l.Pages])
-	next, out := l.Pages, 0
-	added := map[*Session]int{} // tokens of this run
-	table := map[*Session]int{}
-	for i, t := range run {
-		at, ok := table[t.session]
-		if !ok {
-			at = next
-			next += copy(w[at:], t.session.pages)
-			table[t.session] = at
+	if m.config.Recurrent != nil {
+		s.seqs = len(parts)
+		if err := m.takeSlots(parts); err != nil {
+			return err
 		}
-		pos := len(t.session.tokens) + added[t.session]
-		added[t.session]++
-		w[l.Tokens+i], w[l.Positions+i], w[l.Tables+i] = uint32(t.id), uint32(pos), uint32(at)
-		for s.chunks*op.PageTokens <= pos {
-			s.chunks *= 2
-		}
-		if t.wants {
-			w[l.Outputs+out] = uint32(i)
-			out++
-		}
+		defer func() { m.settle(parts, err == nil) }()
 	}
+	used := m.lay(run, parts, &s)
 	p, err := m.program(s)
 	if err != nil {
 		return err
 	}
-	if err := m.x.Write(m.batch.Buffer, 0, wordBytes(w[:next])); err != nil {
+	if err := m.x.Write(m.batch.Buffer, 0, wordBytes(m.words[:used])); err != nil {
 		return err
 	}
 	if err := m.x.Run(ctx, p.Program); err != nil {
 		return err
 	}
-	if err := m.x.Read(m.batch.Buffer, 0, wordBytes(w[:l.Pages])); err != nil {
+	l, w := p.builder.Layout, m.words
+	if err := m.x.Read(m.batch.Buffer, 0, wordBytes(w[:l.Members])); err != nil {
 		return err
 	}
 	if w[0] != 0 {
@@ -219,7 +222,7 @@ func (m *Model) run(ctx context.Context, run []slot, pick bool, output func(int,
 			return err
 		}
 	}
-	out = 0
+	out := 0
 	for _, t := range run {
 		if t.wants {
 			var row []float32
@@ -232,9 +235,66 @@ func (m *Model) run(ctx context.Context, run []slot, pick bool, output func(int,
 			output(t.request, row, best)
 			out++
 		}
-		t.session.tokens = append(t.session.tokens, t.id)
+	}
+	for _, t := range run {
+		t.session.advance(t.id)
 	}
 	return nil
+}
+
+// part is the tokens of one session in a run.
+type part struct {
+	session      *Session
+	first, count int
+	write        []uint32 // the slot that the run writes state to
+}
+
+// partsOf lists the sessions of a run; of models with recurrent layers the tokens
+// of a session lie together.
+func partsOf(run []entry) (parts []*part) {
+	of := map[*Session]*part{}
+	for i, t := range run {
+		p := of[t.session]
+		if p == nil {
+			p = &part{session: t.session, first: i}
+			of[t.session], parts = p, append(parts, p)
+		}
+		p.count++
+	}
+	return parts
+}
+
+// lay writes the words of a batch and returns their number; it sets the shape's
+// bound on chunks.
+func (m *Model) lay(run []entry, parts []*part, s *shape) int {
+	l, w := op.NewSequenceLayout(s.n, s.out, s.seqs), m.words
+	clear(w[:l.Pages])
+	type place struct{ index, table, pos int }
+	of := map[*Session]*place{}
+	next, out := l.Pages, 0
+	for i, p := range parts {
+		of[p.session] = &place{i, next, p.session.done}
+		next += copy(w[next:], p.session.pages)
+		if s.seqs > 0 {
+			copy(w[l.Sequences+i*op.SequenceWords:], []uint32{uint32(p.first), uint32(p.count), p.session.slot(), p.write[0]})
+		}
+	}
+	for i, t := range run {
+		at := of[t.session]
+		w[l.Tokens+i], w[l.Positions+i], w[l.Tables+i] = uint32(t.id), uint32(at.pos), uint32(at.table)
+		if s.seqs > 0 {
+			w[l.Members+i] = uint32(at.index)
+		}
+		for s.chunks*op.PageTokens <= at.pos {
+			s.chunks *= 2
+		}
+		at.pos++
+		if t.wants {
+			w[l.Outputs+out] = uint32(i)
+			out++
+		}
+	}
+	return next
 }
 
 func wordBytes(w []uint32) []byte {
@@ -252,6 +312,9 @@ func (m *Model) Program(n, out, context int) (graph.Program, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := shape{n: n, out: out, chunks: 1}
+	if m.config.Recurrent != nil {
+		s.seqs = 1
+	}
 	for s.chunks*op.PageTokens < context {
 		s.chunks *= 2
 	}

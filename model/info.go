@@ -19,21 +19,22 @@ type Info struct {
 
 // Estimate is the device memory that a model takes, in bytes.
 type Estimate struct {
-	Weights, Constants, Cache, Batch uint64
-	CachePerToken                    uint64
+	Weights, Constants, Cache, State, Batch uint64
+	CachePerToken                           uint64
 }
 
 // Total is the sum, without the scratch memory of the executor.
-func (e Estimate) Total() uint64 { return e.Weights + e.Constants + e.Cache + e.Batch }
+func (e Estimate) Total() uint64 { return e.Weights + e.Constants + e.Cache + e.State + e.Batch }
 
 // Describe reads what a file holds, without an executor.
 func Describe(f *gguf.File) (Info, error) {
-	c, err := readConfig(f)
+	net, err := readFamily(f)
 	if err != nil {
 		return Info{}, err
 	}
+	c := net.Base()
 	i := Info{
-		Architecture: "qwen3", Layers: c.Layers, Hidden: c.Hidden, FFN: c.FFN,
+		Architecture: c.Architecture, Layers: c.Layers, Hidden: c.Hidden, FFN: c.FFN,
 		Heads: c.Heads.Q, KVHeads: c.Heads.KV, HeadDim: c.Heads.Dim,
 		Vocab: c.Vocab, TrainedContext: c.Context, Tied: c.Tied,
 	}
@@ -62,18 +63,27 @@ func (m *Model) Info() Info {
 // EstimateMemory tells what opening f with the options will take, before
 // anything is allocated.
 func EstimateMemory(f *gguf.File, o Options) (Estimate, error) {
-	c, err := readConfig(f)
+	net, err := readFamily(f)
 	if err != nil {
 		return Estimate{}, err
 	}
+	c := net.Base()
 	if o, err = o.withDefaults(c); err != nil {
 		return Estimate{}, err
 	}
-	pages := (o.Context + op.PageTokens - 1) / op.PageTokens * o.Sequences
 	var e Estimate
-	e.Weights, e.Constants = c.Bytes(o.Context)
-	e.Cache = op.CacheBytes(c.Heads, pages) * uint64(c.Layers)
-	e.CachePerToken = op.CacheBytes(c.Heads, 1) * uint64(c.Layers) / op.PageTokens
-	e.Batch = uint64(op.BatchWords(o.Chunk, o.Chunk, pages)) * 4
+	if e.Weights, e.Constants, err = net.Tensors().Bytes(f, o.Context); err != nil {
+		return Estimate{}, err
+	}
+	for i := range c.Layers {
+		if c.HasState(i) {
+			conv, rule := op.StateBytes(c.Delta, stateSlots(c, o))
+			e.State += conv + rule
+			continue
+		}
+		e.Cache += op.CacheBytes(c.Heads, cachePages(o))
+		e.CachePerToken += op.CacheBytes(c.Heads, 1) / op.PageTokens
+	}
+	e.Batch = uint64(batchWords(c, o)) * 4
 	return e, nil
 }

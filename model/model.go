@@ -16,10 +16,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/ternvk/tern/model/family"
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/model/qwen3"
+	"github.com/ternvk/tern/model/qwen35"
 	"github.com/ternvk/tern/model/token"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
@@ -42,11 +47,15 @@ type Options struct {
 	Sequences   int    // sessions that can be full at once; 0: 1
 	Activations op.Act // of matrix products; the default is int8
 	Chunk       int    // tokens of a prompt that run at once; 0: 512
+	// Snapshots is the number of earlier states that a session of a model with
+	// recurrent layers keeps, so that it can go back without starting again;
+	// 0: 2, negative: none.
+	Snapshots int
 	// Progress, if not nil, is told how many bytes of the file are loaded.
 	Progress func(done, total uint64)
 }
 
-func (o Options) withDefaults(c qwen3.Config) (Options, error) {
+func (o Options) withDefaults(c *family.Config) (Options, error) {
 	if o.Context == 0 {
 		o.Context = min(c.Context, 4096)
 	}
@@ -56,11 +65,17 @@ func (o Options) withDefaults(c qwen3.Config) (Options, error) {
 	if o.Chunk == 0 {
 		o.Chunk = 512
 	}
+	if o.Snapshots == 0 {
+		o.Snapshots = 2
+	}
+	o.Snapshots = max(o.Snapshots, 0)
 	switch {
 	case o.Context < 1 || o.Context > c.Context:
 		return o, fmt.Errorf("context of %d positions: the model allows 1 to %d", o.Context, c.Context)
 	case o.Sequences < 1 || o.Sequences > 4096:
 		return o, fmt.Errorf("%d sequences: want 1 to 4096", o.Sequences)
+	case o.Snapshots > 1024:
+		return o, fmt.Errorf("%d snapshots: want at most 1024", o.Snapshots)
 	case o.Chunk < 1 || o.Chunk > 16384:
 		return o, fmt.Errorf("chunk of %d tokens: want 1 to 16384", o.Chunk)
 	}
@@ -71,21 +86,24 @@ func (o Options) withDefaults(c qwen3.Config) (Options, error) {
 type Model struct {
 	x       graph.Executor
 	file    *gguf.File
-	config  qwen3.Config
+	net     family.Model
+	config  *family.Config // of net
 	options Options
-	weights *qwen3.Weights
+	weights *family.Weights
 	tok     *token.Tokenizer
 
-	mu       sync.Mutex // held while a batch is prepared, run and read
-	closed   bool
-	caches   []op.Cache
-	batch    *graph.Value
-	words    []uint32 // host copy of the batch
-	maxOut   int      // outputs of one run
-	pages    pool
-	programs map[shape]*recorded
-	used     uint64 // clock for forgetting programs
-	sessions int
+	mu         sync.Mutex // held while a batch is prepared, run and read
+	closed     bool
+	memory     family.Memory
+	remembered []graph.Buffer // of memory
+	batch      *graph.Value
+	words      []uint32 // host copy of the batch
+	maxOut     int      // outputs of one run
+	pages      pool
+	slots      pool // of recurrent state
+	programs   map[shape]*recorded
+	used       uint64 // clock for forgetting programs
+	sessions   map[*Session]bool
 }
 
 // Open opens the file at path. The caller closes the model; the executor stays
@@ -113,28 +131,38 @@ func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model
 	return load(ctx, f, o)
 }
 
-func readConfig(f *gguf.File) (qwen3.Config, error) {
+// families reads the metadata of each architecture.
+var families = map[string]func(*gguf.File) (family.Model, error){
+	qwen3.Architecture:  func(f *gguf.File) (family.Model, error) { return qwen3.Read(f) },
+	qwen35.Architecture: func(f *gguf.File) (family.Model, error) { return qwen35.Read(f) },
+}
+
+func readFamily(f *gguf.File) (family.Model, error) {
 	arch, ok, err := f.String("general.architecture")
 	switch {
 	case err != nil:
-		return qwen3.Config{}, err
+		return nil, err
 	case !ok:
-		return qwen3.Config{}, fmt.Errorf("%s: metadata lacks general.architecture", f.Name)
-	case arch != qwen3.Architecture:
-		return qwen3.Config{}, fmt.Errorf("%s: architecture %q: this build runs qwen3: %w", f.Name, arch, graph.ErrUnsupported)
+		return nil, fmt.Errorf("%s: metadata lacks general.architecture", f.Name)
 	}
-	return qwen3.ReadConfig(f)
+	read, ok := families[arch]
+	if !ok {
+		known := slices.Sorted(maps.Keys(families))
+		return nil, fmt.Errorf("%s: architecture %q: this build runs %s: %w", f.Name, arch, strings.Join(known, ", "), graph.ErrUnsupported)
+	}
+	return read(f)
 }
 
 func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
-	c, err := readConfig(f)
+	net, err := readFamily(f)
 	if err != nil {
 		return nil, err
 	}
+	c := net.Base()
 	if o, err = o.withDefaults(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	m = &Model{x: o.Executor, file: f, config: c, options: o, programs: map[shape]*recorded{}}
+	m = &Model{x: o.Executor, file: f, net: net, config: c, options: o, programs: map[shape]*recorded{}, sessions: map[*Session]bool{}}
 	defer func() {
 		if err != nil {
 			m.free()
@@ -143,13 +171,11 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 	if m.tok, err = readTokenizer(f, c); err != nil {
 		return nil, err
 	}
-	perSequence := (o.Context + op.PageTokens - 1) / op.PageTokens
-	m.pages = newPool(perSequence * o.Sequences)
 	m.maxOut = max(1, min(o.Chunk, 64<<20/(c.Vocab*4), int(o.Executor.Limits().MaxBinding)/(c.Vocab*4)))
-	if err = m.allocCaches(perSequence * o.Sequences); err != nil {
+	if err = m.allocMemory(); err != nil {
 		return nil, err
 	}
-	words := op.BatchWords(o.Chunk, min(m.maxOut, o.Chunk), perSequence*o.Sequences)
+	words := batchWords(c, o)
 	m.words = make([]uint32, words)
 	buf, err := m.x.Alloc(graph.Batch, "batch", uint64(words)*4)
 	if err != nil {
@@ -161,7 +187,7 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 			o.Progress(done, total)
 		}
 	}
-	if m.weights, err = qwen3.Load(m.x, f, c, o.Context, progress); err != nil {
+	if m.weights, err = net.Tensors().Load(m.x, f, o.Context, progress); err != nil {
 		return nil, err
 	}
 	return m, ctx.Err()
@@ -169,7 +195,7 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 
 // readTokenizer returns nil for a file without a vocabulary, which can be run
 // on token ids only.
-func readTokenizer(f *gguf.File, c qwen3.Config) (*token.Tokenizer, error) {
+func readTokenizer(f *gguf.File, c *family.Config) (*token.Tokenizer, error) {
 	if kind, ok, _ := f.String("tokenizer.ggml.model"); !ok || kind == "no_vocab" || kind == "none" {
 		return nil, nil
 	}
@@ -183,23 +209,6 @@ func readTokenizer(f *gguf.File, c qwen3.Config) (*token.Tokenizer, error) {
 	return tok, nil
 }
 
-func (m *Model) allocCaches(pages int) error {
-	bytes := op.CacheBytes(m.config.Heads, pages)
-	if limit := m.x.Limits().MaxBinding; bytes > limit {
-		return fmt.Errorf("%s: a layer's cache of %d bytes (%d positions), a binding spans at most %d: use a smaller context: %w",
-			m.file.Name, bytes, pages*op.PageTokens, limit, graph.ErrOutOfMemory)
-	}
-	for i := range m.config.Layers {
-		name := fmt.Sprintf("cache.%d", i)
-		buf, err := m.x.Alloc(graph.Cache, name, bytes)
-		if err != nil {
-			return fmt.Errorf("%s: cache of layer %d: %w", m.file.Name, i, err)
-		}
-		m.caches = append(m.caches, op.NewCache(name, buf, m.config.Heads, pages))
-	}
-	return nil
-}
-
 func (m *Model) free() {
 	for _, p := range m.programs {
 		p.Close()
@@ -209,10 +218,7 @@ func (m *Model) free() {
 		m.weights.Free(m.x)
 		m.weights = nil
 	}
-	for _, c := range m.caches {
-		m.x.Free(c.Buffer)
-	}
-	m.caches = nil
+	m.freeMemory()
 	if m.batch != nil {
 		m.x.Free(m.batch.Buffer)
 		m.batch = nil

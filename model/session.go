@@ -9,11 +9,14 @@ import (
 	"github.com/ternvk/tern/runtime/op"
 )
 
-// Session is a sequence of tokens with its cached keys and values.
+// Session is a sequence of tokens with what the model remembers of them: cached
+// keys and values, and the state of recurrent layers.
 type Session struct {
 	m      *Model
 	tokens []int32
+	done   int // tokens that the state has seen; the others are run again when needed
 	pages  []uint32
+	states
 	closed bool
 }
 
@@ -24,8 +27,9 @@ func (m *Model) NewSession() (*Session, error) {
 	if m.closed {
 		return nil, fmt.Errorf("%s: new session: %w", m.file.Name, graph.ErrClosed)
 	}
-	m.sessions++
-	return &Session{m: m}, nil
+	s := &Session{m: m}
+	m.sessions[s] = true
+	return s, nil
 }
 
 // Close returns the session's cache pages. Closing again does nothing.
@@ -34,8 +38,9 @@ func (s *Session) Close() error {
 	defer s.m.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		s.m.sessions--
+		delete(s.m.sessions, s)
 		s.m.pages.give(&s.pages, 0)
+		s.restore(0)
 	}
 	return nil
 }
@@ -43,7 +48,9 @@ func (s *Session) Close() error {
 // Tokens returns the evaluated tokens; the slice must not be changed.
 func (s *Session) Tokens() []int32 { return s.tokens }
 
-// Truncate forgets all tokens from position n on.
+// Truncate forgets all tokens from position n on. The state of recurrent layers
+// goes back to the last snapshot before; the tokens between are run again with the
+// next ones.
 func (s *Session) Truncate(n int) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -52,6 +59,28 @@ func (s *Session) Truncate(n int) {
 	}
 	s.tokens = s.tokens[:n]
 	s.m.pages.give(&s.pages, (n+op.PageTokens-1)/op.PageTokens)
+	if n < s.done {
+		s.done = n
+		if s.m.config.Recurrent != nil {
+			s.restore(n)
+		}
+	}
+}
+
+// behind lists the tokens that the state has yet to see, for a request.
+func (s *Session) behind(request int) (list []entry) {
+	for _, id := range s.tokens[s.done:] {
+		list = append(list, entry{request: request, session: s, id: id})
+	}
+	return list
+}
+
+// advance notes that a token was run.
+func (s *Session) advance(id int32) {
+	if s.done == len(s.tokens) {
+		s.tokens = append(s.tokens, id)
+	}
+	s.done++
 }
 
 // Eval appends ids and returns the logits after the last of them, or after each:

@@ -1,0 +1,212 @@
+package family
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/model/rope"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// Tensors is the list of what a model takes from its file.
+type Tensors struct {
+	matrices []matrix
+	vectors  []vector
+	tables   []table
+}
+
+// matrix is one upload: parts of tensors with rows of the same length, stacked.
+type matrix struct {
+	to    **op.Matrix
+	name  string
+	k     int
+	parts []Part
+}
+
+// Part is rows of the tensor Name.weight.
+type Part struct {
+	Name        string
+	First, Rows int
+	Shape       []int // of all rows of the tensor, outermost last
+}
+
+// Rows is a whole matrix of n rows.
+func Rows(name string, n int) Part { return Part{name, 0, n, []int{n}} }
+
+type vector struct {
+	to   *op.Const
+	name string
+	dims []int
+}
+
+type table struct {
+	to   *op.Const
+	rope rope.Config
+}
+
+// Matrix asks for parts, stacked, with rows of k weights.
+func (t *Tensors) Matrix(to **op.Matrix, name string, k int, parts ...Part) {
+	t.matrices = append(t.matrices, matrix{to, name, k, parts})
+}
+
+// Vector asks for a float32 tensor of the given dimensions, innermost first.
+func (t *Tensors) Vector(to *op.Const, name string, dims ...int) {
+	t.vectors = append(t.vectors, vector{to, name, dims})
+}
+
+// Rope asks for the table of a rotation.
+func (t *Tensors) Rope(to *op.Const, c rope.Config) {
+	t.tables = append(t.tables, table{to, c})
+}
+
+// Bytes is the memory that the matrices and constants of f take on a device, with
+// rope tables for the given number of positions.
+func (t *Tensors) Bytes(f *gguf.File, positions int) (weights, constants uint64, err error) {
+	for _, m := range t.matrices {
+		sources, err := m.sources(f)
+		if err != nil {
+			return 0, 0, err
+		}
+		weights += op.PackedBytes(sources...)
+	}
+	floats := 0
+	for _, v := range t.vectors {
+		floats += product(v.dims)
+	}
+	for _, v := range t.tables {
+		floats += positions * v.rope.Dim
+	}
+	return weights, uint64(floats) * 4, nil
+}
+
+// Weights is what [Tensors.Load] has put on an executor.
+type Weights struct {
+	Consts   *graph.Value // all vectors and tables
+	matrices []*op.Matrix
+}
+
+// Load checks every tensor of f and then uploads all, rope tables for the given
+// number of positions among them. progress is told the bytes of the file done
+// so far.
+func (t *Tensors) Load(x graph.Executor, f *gguf.File, positions int, progress func(done, total uint64)) (w *Weights, err error) {
+	var total, done uint64
+	sources := make([][]op.Source, len(t.matrices))
+	for i, m := range t.matrices {
+		if sources[i], err = m.sources(f); err != nil {
+			return nil, err
+		}
+		for _, s := range sources[i] {
+			total += uint64(len(s.Data))
+		}
+	}
+	var consts []float32
+	for _, v := range t.vectors {
+		data, err := floats(f, v)
+		if err != nil {
+			return nil, err
+		}
+		*v.to = op.Const{Offset: len(consts), Len: len(data)}
+		consts = append(consts, data...)
+	}
+	parts := [][]float32{consts}
+	at := len(consts)
+	for _, v := range t.tables {
+		data := v.rope.Table(positions)
+		*v.to = op.Const{Offset: at, Len: len(data)}
+		parts, at = append(parts, data), at+len(data)
+	}
+	w = &Weights{}
+	defer func() {
+		if err != nil {
+			w.Free(x)
+		}
+	}()
+	if w.Consts, err = op.UploadConsts(x, parts...); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	for i, m := range t.matrices {
+		if *m.to, err = op.Upload(x, m.name, sources[i]...); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		w.matrices = append(w.matrices, *m.to)
+		for _, s := range sources[i] {
+			done += uint64(len(s.Data))
+		}
+		progress(done, total)
+	}
+	return w, nil
+}
+
+// Free returns all memory of the weights.
+func (w *Weights) Free(x graph.Executor) {
+	for _, m := range w.matrices {
+		m.Free(x)
+	}
+	w.matrices = nil
+	if w.Consts != nil {
+		x.Free(w.Consts.Buffer)
+		w.Consts = nil
+	}
+}
+
+// sources checks the parts' tensors.
+func (m *matrix) sources(f *gguf.File) ([]op.Source, error) {
+	list := make([]op.Source, len(m.parts))
+	for i, p := range m.parts {
+		t, err := tensor(f, p.Name+".weight", append([]int{m.k}, p.Shape...))
+		if err != nil {
+			return nil, err
+		}
+		format, err := op.FormatOf(t.Type.String())
+		if err != nil {
+			return nil, fmt.Errorf("%s: tensor %s: %w", f.Name, t.Name, err)
+		}
+		row := len(t.Data()) / product(p.Shape)
+		list[i] = op.Source{Name: t.Name, Format: format, Rows: p.Rows, K: m.k, Data: t.Data()[p.First*row:][:p.Rows*row]}
+	}
+	return list, nil
+}
+
+func floats(f *gguf.File, v vector) ([]float32, error) {
+	t, err := tensor(f, v.name, v.dims)
+	if err != nil {
+		return nil, err
+	}
+	if t.Type != gguf.F32 {
+		return nil, fmt.Errorf("%s: tensor %s is %s, want F32: %w", f.Name, v.name, t.Type, graph.ErrUnsupported)
+	}
+	out := make([]float32, product(v.dims))
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data()[4*i:]))
+		if out[i]-out[i] != 0 {
+			return nil, fmt.Errorf("%s: tensor %s: %w", f.Name, v.name, graph.ErrNonFinite)
+		}
+	}
+	return out, nil
+}
+
+func tensor(f *gguf.File, name string, dims []int) (*gguf.Tensor, error) {
+	t := f.Tensor(name)
+	if t == nil {
+		return nil, fmt.Errorf("%s: no tensor %s", f.Name, name)
+	}
+	same := len(t.Dims) == len(dims)
+	for i := 0; same && i < len(dims); i++ {
+		same = t.Dims[i] == uint64(dims[i])
+	}
+	if !same {
+		return nil, fmt.Errorf("%s: tensor %s has shape %v, want %v", f.Name, name, t.Dims, dims)
+	}
+	return t, nil
+}
+
+func product(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/ternvk/tern/model/family"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// stateSlots is the number of slots of recurrent state: for each sequence its
+// state, the one that a run writes, and snapshots.
+func stateSlots(c *family.Config, o Options) int {
+	if c.Recurrent == nil {
+		return 0
+	}
+	return o.Sequences * (2 + o.Snapshots)
+}
+
+func cachePages(o Options) int {
+	return (o.Context + op.PageTokens - 1) / op.PageTokens * o.Sequences
+}
+
+// batchWords is the size of the largest batch.
+func batchWords(c *family.Config, o Options) int {
+	seqs := 0
+	if c.Recurrent != nil {
+		seqs = o.Chunk
+	}
+	return op.NewSequenceLayout(o.Chunk, o.Chunk, seqs).Pages + cachePages(o)
+}
+
+// allocMemory allocates what the layers remember.
+func (m *Model) allocMemory() error {
+	pages, slots := cachePages(m.options), stateSlots(m.config, m.options)
+	m.pages, m.slots = newPool(pages), newPool(slots)
+	m.memory = family.Memory{Caches: make([]op.Cache, m.config.Layers), States: make([]op.State, m.config.Layers)}
+	for i := range m.config.Layers {
+		name := fmt.Sprintf("cache.%d", i)
+		if !m.config.HasState(i) {
+			buf, err := m.alloc(name, op.CacheBytes(m.config.Heads, pages), "a smaller context")
+			if err != nil {
+				return err
+			}
+			m.memory.Caches[i] = op.NewCache(name, buf, m.config.Heads, pages)
+			continue
+		}
+		conv, rule := op.StateBytes(m.config.Delta, slots)
+		convBuf, err := m.alloc(name+".conv", conv, "fewer sequences")
+		if err != nil {
+			return err
+		}
+		ruleBuf, err := m.alloc(name+".state", rule, "fewer sequences or snapshots")
+		if err != nil {
+			return err
+		}
+		m.memory.States[i] = op.NewState(name, convBuf, ruleBuf, m.config.Delta, slots)
+	}
+	return nil
+}
+
+func (m *Model) alloc(name string, bytes uint64, less string) (graph.Buffer, error) {
+	if limit := m.x.Limits().MaxBinding; bytes > limit {
+		return nil, fmt.Errorf("%s: %s takes %d bytes, a binding spans at most %d: use %s: %w", m.file.Name, name, bytes, limit, less, graph.ErrOutOfMemory)
+	}
+	buf, err := m.x.Alloc(graph.Cache, name, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", m.file.Name, name, err)
+	}
+	m.remembered = append(m.remembered, buf)
+	return buf, nil
+}
+
+func (m *Model) freeMemory() {
+	for _, b := range m.remembered {
+		m.x.Free(b)
+	}
+	m.remembered = nil
+}
