@@ -12,192 +12,27 @@
 //
 // modulo 2^64, so every part of a tensor can be made by itself. Tensor i of the
 // file has the stream that starts at output i of the stream of the shape's seed.
-// Block b of 64 weights takes its outputs 3b, 3b+1 and 3b+2: the 16 bytes of the
-// first two, lowest first, are looked up in a table of four codes each, and the
-// low byte of the third is the number of its scale (see scales). Norm weight j
-// is 1 + (v-0.5)/2, v being the top 24 bits of output j over 2^24.
+//
+// Ternary weights: block b of 64 takes outputs 3b, 3b+1 and 3b+2: the 16 bytes of
+// the first two, lowest first, are looked up in a table of four codes each, and the
+// low byte of the third is the number of its scale (see scales); blocks that share a
+// scale take the first one's. So all ternary types hold the same weights, if their
+// scales may be the same. Other blocks of a file are random bytes: block b of n bytes
+// takes outputs b*(n/8+1) on, but for its scales. Float weight j is uniform, by the
+// top 24 bits of output j, as are vectors.
 package synth
 
 import (
-	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 	goruntime "runtime"
-	"strconv"
 	"sync"
 
 	"github.com/x448/float16"
 
 	"github.com/ternvk/tern/model/gguf"
-	"github.com/ternvk/tern/model/token"
 )
-
-// Shape is the geometry of a synthetic qwen3 model.
-type Shape struct {
-	Name                 string
-	Layers, Hidden, FFN  int
-	Heads, KVHeads, Head int // number of heads and their size
-	Vocab, Context       int
-	Tied                 bool // no output.weight: the embedding is the head
-	RopeBase             float32
-	YaRNFactor           float32 // 0: no YaRN
-	YaRNOriginal         int     // context before YaRN
-	Seed                 uint64
-	Code3                bool // about 2.5 % of the codes are 3, or else none
-}
-
-// Wide crosses the borders of the arithmetic with few layers: a query width
-// that is not the hidden size, grouped heads, a short last slice, YaRN, code 3,
-// and a separate head with more rows than a device need have workgroups.
-var Wide = Shape{
-	Name: "wide", Layers: 2, Hidden: 2560, FFN: 1088, Heads: 32, KVHeads: 8, Head: 128, Vocab: 70001, Context: 32768,
-	RopeBase: 1e6, YaRNFactor: 4, YaRNOriginal: 8192, Seed: 0x7465726e77696465, Code3: true,
-}
-
-// Shapes are the shapes that can be asked for by name.
-var Shapes = []Shape{
-	Wide,
-	bonsai("ternary-bonsai-1.7b", 28, 2048, 6144, 16, 32768, true),
-	bonsai("ternary-bonsai-4b", 36, 2560, 9728, 32, 32768, true),
-	bonsai("ternary-bonsai-8b", 36, 4096, 12288, 32, 65536, false),
-}
-
-func bonsai(name string, layers, hidden, ffn, heads, context int, tied bool) Shape {
-	return Shape{
-		Name: name, Layers: layers, Hidden: hidden, FFN: ffn, Heads: heads, KVHeads: 8, Head: 128, Vocab: 151669, Context: context,
-		Tied: tied, RopeBase: 1e6, YaRNFactor: 4, YaRNOriginal: context / 4, Seed: 1,
-	}
-}
-
-// Lookup returns the shape of a name.
-func Lookup(name string) (Shape, error) {
-	var names []string
-	for _, s := range Shapes {
-		if s.Name == name {
-			return s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return Shape{}, fmt.Errorf("no synthetic shape %q; there are %q", name, names)
-}
-
-// Bytes returns the model as a GGUF file in memory.
-func (s Shape) Bytes() ([]byte, error) {
-	var size uint64
-	for _, t := range s.tensors() {
-		elements, bytes := t.Type.Block()
-		size += product(t.Dims)/elements*bytes + 64
-	}
-	var b bytes.Buffer
-	b.Grow(int(size) + 32*s.Vocab + 1<<16)
-	w, err := gguf.NewWriter(&b, s.meta(), s.tensors())
-	if err == nil {
-		err = s.stream(w)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	return b.Bytes(), err
-}
-
-// Create writes the model as a GGUF file, which appears at path when complete.
-func (s Shape) Create(path string) error {
-	w, err := gguf.Create(path, s.meta(), s.tensors())
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if err := s.stream(w); err != nil {
-		return err
-	}
-	return w.Close()
-}
-
-func (s Shape) tensors() []gguf.Spec {
-	var specs []gguf.Spec
-	add := func(t gguf.Type, name string, dims ...int) {
-		spec := gguf.Spec{Name: name + ".weight", Type: t}
-		for _, d := range dims {
-			spec.Dims = append(spec.Dims, uint64(d))
-		}
-		specs = append(specs, spec)
-	}
-	q, kv := s.Heads*s.Head, s.KVHeads*s.Head
-	add(gguf.Q2_0, "token_embd", s.Hidden, s.Vocab)
-	add(gguf.F32, "output_norm", s.Hidden)
-	if !s.Tied {
-		add(gguf.Q2_0, "output", s.Hidden, s.Vocab)
-	}
-	for i := range s.Layers {
-		blk := "blk." + strconv.Itoa(i) + "."
-		add(gguf.F32, blk+"attn_norm", s.Hidden)
-		add(gguf.Q2_0, blk+"attn_q", s.Hidden, q)
-		add(gguf.Q2_0, blk+"attn_k", s.Hidden, kv)
-		add(gguf.Q2_0, blk+"attn_v", s.Hidden, kv)
-		add(gguf.Q2_0, blk+"attn_output", q, s.Hidden)
-		add(gguf.F32, blk+"attn_q_norm", s.Head)
-		add(gguf.F32, blk+"attn_k_norm", s.Head)
-		add(gguf.F32, blk+"ffn_norm", s.Hidden)
-		add(gguf.Q2_0, blk+"ffn_gate", s.Hidden, s.FFN)
-		add(gguf.Q2_0, blk+"ffn_up", s.Hidden, s.FFN)
-		add(gguf.Q2_0, blk+"ffn_down", s.FFN, s.Hidden)
-	}
-	return specs
-}
-
-func (s Shape) meta() []gguf.KV {
-	u := func(n int) uint32 { return uint32(n) }
-	kvs := []gguf.KV{
-		{Key: "general.architecture", Value: "qwen3"},
-		{Key: "general.name", Value: "Synthetic " + s.Name},
-		{Key: "general.file_type", Value: uint32(41)},
-		{Key: "qwen3.block_count", Value: u(s.Layers)},
-		{Key: "qwen3.context_length", Value: u(s.Context)},
-		{Key: "qwen3.embedding_length", Value: u(s.Hidden)},
-		{Key: "qwen3.feed_forward_length", Value: u(s.FFN)},
-		{Key: "qwen3.attention.head_count", Value: u(s.Heads)},
-		{Key: "qwen3.attention.head_count_kv", Value: u(s.KVHeads)},
-		{Key: "qwen3.attention.key_length", Value: u(s.Head)},
-		{Key: "qwen3.attention.value_length", Value: u(s.Head)},
-		{Key: "qwen3.attention.layer_norm_rms_epsilon", Value: float32(1e-6)},
-		{Key: "qwen3.rope.freq_base", Value: s.RopeBase},
-	}
-	if s.YaRNFactor != 0 {
-		kvs = append(kvs,
-			gguf.KV{Key: "qwen3.rope.scaling.type", Value: "yarn"},
-			gguf.KV{Key: "qwen3.rope.scaling.factor", Value: s.YaRNFactor},
-			gguf.KV{Key: "qwen3.rope.scaling.original_context_length", Value: u(s.YaRNOriginal)})
-	}
-	return append(kvs, s.vocabulary()...)
-}
-
-// vocabulary has a token for each byte, names nobody types for the rest, and an
-// end-of-text token.
-func (s Shape) vocabulary() []gguf.KV {
-	tokens, types := make([]string, s.Vocab), make([]token.Type, s.Vocab)
-	for i := range tokens {
-		tokens[i], types[i] = "tok"+strconv.Itoa(i), token.Normal
-	}
-	other := 0x100
-	for b := range 256 {
-		r := rune(b)
-		if b <= ' ' || 0x7f <= b && b <= 0xa0 || b == 0xad { // not printable
-			r = rune(other)
-			other++
-		}
-		tokens[b] = string(r)
-	}
-	eos := int32(s.Vocab - 1)
-	tokens[eos], types[eos] = "<|endoftext|>", token.Control
-	vocab := token.Vocab{Pre: "qwen2", Tokens: tokens, Types: types, Merges: []string{}, BOS: -1, EOS: eos, EOT: -1, Pad: -1}
-	var kvs []gguf.KV
-	for _, e := range vocab.Metadata() {
-		kvs = append(kvs, gguf.KV(e))
-	}
-	return kvs
-}
 
 const gamma = 0x9e3779b97f4a7c15
 
@@ -208,6 +43,9 @@ func output(s, n uint64) uint64 {
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
+
+// uniform is output n as a number in [0, 1).
+func uniform(s, n uint64) float32 { return float32(output(s, n)>>40) / (1 << 24) }
 
 // codes is the table that turns a random byte i into four codes, the base-3
 // digits of a number: i mod 81, or for the last 13 bytes, of which 81 leaves no
@@ -231,73 +69,191 @@ func codes(code3 bool) (table [256]byte) {
 // what goes through: number i is 1.2/sqrt(k) * (0.5 + i/256), in half precision.
 func scales(k int) (table [256]uint16) {
 	for i := range table {
-		table[i] = float16.Fromfloat32(float32(1.2 / math.Sqrt(float64(k)) * (0.5 + float64(i)/256))).Bits()
+		table[i] = half(scale(k, i))
 	}
 	return table
 }
 
-const (
-	blockWeights = 64
-	blockBytes   = 18
-	pieceBlocks  = 1 << 18 // 4.5 MiB
-)
+func scale(k, i int) float64 { return 1.2 / math.Sqrt(float64(k)) * (0.5 + float64(i)/256) }
+
+func half(x float64) uint16 { return float16.Fromfloat32(float32(x)).Bits() }
+
+// noise makes the weights of one tensor.
+type noise struct {
+	shape  *Shape
+	seed   uint64
+	tensor *tensor
+	k      int // elements of a row
+	codes  [256]byte
+	scales [256]uint16
+	join   uint64 // blocks of 64 that share a scale
+}
+
+const piece = 4 << 20 // bytes, about, that are made at once
 
 // stream writes the data of all tensors.
 func (s Shape) stream(w io.Writer) error {
-	piece := make([]byte, pieceBlocks*blockBytes)
-	table := codes(s.Code3)
+	buf := make([]byte, 0, piece)
 	for i, t := range s.tensors() {
-		seed := output(s.Seed, uint64(i))
-		if t.Type == gguf.F32 {
-			for j := range int(t.Dims[0]) {
-				v := float32(output(seed, uint64(j))>>40) / (1 << 24)
-				binary.LittleEndian.PutUint32(piece[4*j:], math.Float32bits(1+(v-0.5)/2))
-			}
-			if _, err := w.Write(piece[:4*t.Dims[0]]); err != nil {
-				return err
-			}
-			continue
+		n := &noise{shape: &s, seed: output(s.Seed, uint64(i)), tensor: &t, k: int(t.Dims[0])}
+		elements, size := t.Type.Block()
+		n.codes, n.scales, n.join = codes(s.Code3), scales(n.k), max(1, uint64(s.Join), elements/64)
+		// The unit of work is a block of the file, or a row that is rotated.
+		count, fill := product(t.Dims)/elements, n.block
+		if t.width != 0 || isFloat(t.Type) {
+			count, size, fill = product(t.Dims[1:]), size*t.Dims[0], n.row
 		}
-		d := scales(int(t.Dims[0]))
-		blocks := int(product(t.Dims)) / blockWeights
-		for from := 0; from < blocks; from += pieceBlocks {
-			n := min(pieceBlocks, blocks-from)
-			fill(piece[:n*blockBytes], seed, from, &table, &d)
-			if _, err := w.Write(piece[:n*blockBytes]); err != nil {
+		for from := uint64(0); from < count; {
+			many := min(count-from, max(1, piece/size))
+			buf = append(buf[:0], make([]byte, many*size)...)
+			parallel(many, func(i uint64) { fill(buf[i*size:][:size], from+i) })
+			if _, err := w.Write(buf); err != nil {
 				return err
 			}
+			from += many
 		}
 	}
 	return nil
 }
 
-// fill makes the blocks from number first on, as many as dst holds.
-func fill(dst []byte, seed uint64, first int, codes *[256]byte, scales *[256]uint16) {
-	n := len(dst) / blockBytes
-	workers := min(goruntime.GOMAXPROCS(0), 1+n/4096)
+// parallel calls f(i) for all i < n, in a few pieces.
+func parallel(n uint64, f func(i uint64)) {
+	workers := min(uint64(goruntime.GOMAXPROCS(0)), 1+n/1024)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
 			for i := n * w / workers; i < n*(w+1)/workers; i++ {
-				out, at := dst[i*blockBytes:][:blockBytes], uint64(first+i)*3
-				lo, hi := output(seed, at), output(seed, at+1)
-				binary.LittleEndian.PutUint16(out, scales[byte(output(seed, at+2))])
-				for j := range 8 {
-					out[2+j] = codes[byte(lo>>(8*j))]
-					out[10+j] = codes[byte(hi>>(8*j))]
-				}
+				f(i)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-func product(dims []uint64) uint64 {
-	n := uint64(1)
-	for _, d := range dims {
-		n *= d
+func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == gguf.BF16 }
+
+// row makes row r of a tensor of floats.
+func (n *noise) row(dst []byte, r uint64) {
+	v := make([]float32, n.k)
+	mid, width := n.tensor.mid, n.tensor.width
+	if width == 0 {
+		width = float32(3.4 / math.Sqrt(float64(n.k)))
 	}
-	return n
+	for j := range v {
+		v[j] = mid + (uniform(n.seed, r*uint64(n.k)+uint64(j))-0.5)*width
+	}
+	if n.shape.Rotate {
+		n.shape.rotate(v, n.tensor.turn)
+	}
+	for j, x := range v {
+		switch n.tensor.Type {
+		case gguf.F32:
+			binary.LittleEndian.PutUint32(dst[4*j:], math.Float32bits(x))
+		case gguf.F16:
+			binary.LittleEndian.PutUint16(dst[2*j:], half(float64(x)))
+		default:
+			binary.LittleEndian.PutUint16(dst[2*j:], uint16((math.Float32bits(x)+0x8000)>>16))
+		}
+	}
+}
+
+// block makes block b of a file.
+func (n *noise) block(dst []byte, b uint64) {
+	switch n.tensor.Type {
+	case gguf.Q2_0:
+		n.twoBits(dst[2:], b)
+		n.scale(dst, b)
+	case gguf.Q2_0_G128, gguf.PQ2_0:
+		n.twoBits(dst[2:], 2*b)
+		n.twoBits(dst[18:], 2*b+1)
+		n.scale(dst, 2*b)
+	case gguf.TQ2_0:
+		t := n.trits(4*b, 4)
+		for e, c := range t {
+			dst[e/128*32+e%32] |= c << (e % 128 / 32 * 2)
+		}
+		n.scale(dst[64:], 4*b)
+	case gguf.PTQ1_0:
+		putTrits(dst, n.trits(2*b, 2), tritRun{16, 5}, tritRun{8, 5}, tritRun{2, 4})
+		n.scale(dst[26:], 2*b)
+	case gguf.TQ1_0:
+		putTrits(dst, n.trits(4*b, 4), tritRun{32, 5}, tritRun{16, 5}, tritRun{4, 4})
+		n.scale(dst[52:], 4*b)
+	default:
+		n.random(dst, b)
+	}
+}
+
+// twoBits makes the codes of block b of 64 as bytes of Q2_0.
+func (n *noise) twoBits(dst []byte, b uint64) {
+	lo, hi := output(n.seed, 3*b), output(n.seed, 3*b+1)
+	for j := range 8 {
+		dst[j] = n.codes[byte(lo>>(8*j))]
+		dst[8+j] = n.codes[byte(hi>>(8*j))]
+	}
+}
+
+func (n *noise) scale(dst []byte, b uint64) {
+	binary.LittleEndian.PutUint16(dst, n.scales[byte(output(n.seed, 3*(b/n.join*n.join)+2))])
+}
+
+// trits are the codes of some blocks of 64 from b on, each in a byte; a 3 becomes 2.
+func (n *noise) trits(b uint64, blocks int) []byte {
+	t := make([]byte, 64*blocks)
+	var q [16]byte
+	for i := range blocks {
+		n.twoBits(q[:], b+uint64(i))
+		for e := range 64 {
+			t[64*i+e] = min(q[e/4]>>(e%4*2)&3, 2)
+		}
+	}
+	return t
+}
+
+// A tritRun is bytes of a base-3 block: digit d of byte m is element
+// first + d*bytes + m.
+type tritRun struct{ bytes, digits int }
+
+func putTrits(dst, t []byte, runs ...tritRun) {
+	for _, r := range runs {
+		for m := range r.bytes {
+			v := 0
+			for d := range 5 {
+				v *= 3
+				if d < r.digits {
+					v += int(t[d*r.bytes+m])
+				}
+			}
+			dst[m] = byte((v*256 + 242) / 243)
+		}
+		dst, t = dst[r.bytes:], t[r.bytes*r.digits:]
+	}
+}
+
+// scalesOf are the places of halves in blocks of random bytes: a scale, relative to
+// that of ternary weights, and a minimum, relative to the scale, that makes the mean
+// weight zero.
+var scalesOf = map[gguf.Type]struct {
+	scale, min  int // offsets; no minimum at -1
+	size, least float64
+}{
+	gguf.Q1_0: {0, -1, 1, 0}, gguf.Q8_0: {0, -1, 1. / 90, 0}, gguf.Q4_0: {0, -1, 1. / 5.6, 0}, gguf.Q4_1: {0, 2, 1. / 5.6, -7.5},
+	gguf.Q2_K: {80, 82, 1. / 16, 1.5}, gguf.Q4_K: {0, 2, 1. / 230, 7.5}, gguf.Q6_K: {208, -1, 1. / 1700, 0},
+}
+
+func (n *noise) random(dst []byte, b uint64) {
+	first := b * uint64(len(dst)/8+1)
+	var word [8]byte
+	for i := 0; i < len(dst); i += 8 {
+		binary.LittleEndian.PutUint64(word[:], output(n.seed, first+uint64(i/8)))
+		copy(dst[i:], word[:])
+	}
+	h := scalesOf[n.tensor.Type]
+	d := scale(n.k, int(dst[h.scale])) * h.size
+	binary.LittleEndian.PutUint16(dst[h.scale:], half(d))
+	if h.min >= 0 {
+		binary.LittleEndian.PutUint16(dst[h.min:], half(d*h.least))
+	}
 }
 
 // Tokens returns n token ids below vocab: the outputs of the stream of seed,
