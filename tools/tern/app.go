@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
@@ -30,6 +31,7 @@ type app struct {
 	profile     string
 	activations string
 	context     int
+	q2Group     int
 	kernelDir   string
 	kernels     []string
 }
@@ -40,7 +42,8 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
 	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
-	f.IntVarP(&a.context, "context", "c", 0, "`positions` of context (default: the model's, at most 4096)")
+	f.IntVarP(&a.context, "context", "c", 0, fmt.Sprintf("`positions` of context (default: the model's, at most %d)", defaultContext))
+	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
 	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
 }
@@ -69,13 +72,9 @@ func (a *app) source() (source, error) {
 	return source{name: a.model}, err
 }
 
-// file opens the model's file for reading only its description.
-func (a *app) file() (*gguf.File, error) {
-	s, err := a.source()
-	switch {
-	case err != nil:
-		return nil, err
-	case s.data != nil:
+// open opens the file for reading its description.
+func (s source) open() (*gguf.File, error) {
+	if s.data != nil {
 		return gguf.Parse(s.name, s.data)
 	}
 	return gguf.Open(s.name)
@@ -143,7 +142,8 @@ func (a *app) progress(label string, bytes bool) func(done, total uint64) {
 		if bar == nil {
 			bar = progressbar.NewOptions64(int64(total),
 				progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(bytes),
-				progressbar.OptionUseIECUnits(true), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
+				progressbar.OptionUseIECUnits(true), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish(),
+				progressbar.OptionThrottle(100*time.Millisecond))
 		}
 		_ = bar.Set64(int64(done)) // a bar that cannot be drawn is not an error
 	}

@@ -75,7 +75,7 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 	for _, t := range tests {
 		n := 1
 		if t.Prompt > 0 {
-			n = min(t.Prompt, 512)
+			n = min(t.Prompt, cmp.Or(b.chunk, defaultChunk))
 		}
 		list, err := opTimes(ctx, m, d, n, t.Depth)
 		if err != nil {

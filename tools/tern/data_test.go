@@ -28,7 +28,7 @@ func TestInspect(t *testing.T) {
 		if got := r.Memory.CachePerPosition; got != 8*2*2*128*2 {
 			t.Errorf("%d bytes of cache a position", got)
 		}
-		if m := r.Memory; m.Cache != uint64(m.Context)*m.CachePerPosition || m.Total < m.Weights+m.Cache {
+		if m := r.Memory; m.Cache != uint64(m.Context)*m.CachePerPosition || m.Scratch == 0 || m.Total < m.Weights+m.Cache+m.Scratch {
 			t.Errorf("memory %+v", m)
 		}
 	}

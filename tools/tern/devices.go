@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -35,7 +34,9 @@ type deviceReport struct {
 
 type heapReport struct {
 	Bytes       uint64 `json:"bytes"`
-	Budget      uint64 `json:"budget"` // 0: not known
+	Budget      uint64 `json:"budget"` // as the driver tells it, 0: it does not
+	Usable      uint64 `json:"usable"`
+	Why         string `json:"usable_by"` // the figure that limits Usable
 	DeviceLocal bool   `json:"device_local"`
 }
 
@@ -78,8 +79,9 @@ func (a *app) describeDevice(s *plan.Snapshot) deviceReport {
 		Subgroup: [3]uint32{s.Subgroup.Size, s.Subgroup.Min, s.Subgroup.Max}, Shared: s.Limits.SharedBytes,
 		Features: []string{}, Coop: []string{},
 	}
-	for _, h := range s.Heaps {
-		r.Heaps = append(r.Heaps, heapReport{h.Bytes, h.Budget, h.DeviceLocal})
+	for i, h := range s.Heaps {
+		room := s.Room(i, 0)
+		r.Heaps = append(r.Heaps, heapReport{h.Bytes, h.Budget, room.Bytes, room.Why, h.DeviceLocal})
 	}
 	for _, c := range s.Coop {
 		r.Coop = append(r.Coop, fmt.Sprintf("%s %dx%dx%d", componentName(c), c.M, c.N, c.K))
@@ -116,13 +118,14 @@ func (a *app) printDevices(list []deviceReport) error {
 	fmt.Fprintln(w, "index\tdevice\ttype\tdriver\tvulkan\tmemory\tsubgroup\tfeatures\texact")
 	for _, r := range list {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Index, r.Name, r.Type,
-			strings.TrimSpace(r.Driver+" "+r.Version), r.Vulkan, r.memory(), r.subgroup(), strings.Join(r.Features, " "), r.exact())
+			strings.TrimSpace(r.Driver+" "+r.Version), r.Vulkan, sizeText(r.heap().Bytes), r.subgroup(), strings.Join(r.Features, " "), r.exact())
 	}
 	fmt.Fprintln(w, "-\treference\tcpu\tGo\t-\t-\t-\t-\tyes")
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, r := range list {
+		fmt.Fprintf(a.out, "%d: usable memory: %s, %s\n", r.Index, sizeText(r.heap().Usable), r.heap().Why)
 		if len(r.Coop) > 0 {
 			fmt.Fprintf(a.out, "%d: cooperative matrices: %s\n", r.Index, strings.Join(r.Coop, ", "))
 		}
@@ -133,18 +136,14 @@ func (a *app) printDevices(list []deviceReport) error {
 	return nil
 }
 
-// memory is the largest heap of the device's own, and what may be used of it.
-func (r *deviceReport) memory() string {
-	best := slices.MaxFunc(append([]heapReport{{}}, r.Heaps...), func(a, b heapReport) int {
-		if a.DeviceLocal != b.DeviceLocal {
-			return map[bool]int{true: 1, false: -1}[a.DeviceLocal]
+// heap is the largest heap of the device's own.
+func (r *deviceReport) heap() (best heapReport) {
+	for _, h := range r.Heaps {
+		if h.DeviceLocal && h.Bytes > best.Bytes {
+			best = h
 		}
-		return int(a.Bytes>>20) - int(b.Bytes>>20)
-	})
-	if best.Budget == 0 {
-		return sizeText(best.Bytes)
 	}
-	return fmt.Sprintf("%s (budget %s)", sizeText(best.Bytes), sizeText(best.Budget))
+	return best
 }
 
 func (r *deviceReport) subgroup() string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -61,17 +62,21 @@ func (a *app) inspectCommand() *cobra.Command {
   tern inspect -c 32768 model.gguf
   tern inspect --json model.gguf`,
 		Args: usage(cobra.MaximumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: interruptible(func(ctx context.Context, args []string) error {
 			if len(args) == 1 {
 				a.model = args[0]
 			}
-			f, err := a.file()
+			s, err := a.source()
+			if err != nil {
+				return err
+			}
+			f, err := s.open()
 			if err != nil {
 				return err
 			}
 			defer f.Close()
 			r := describe(f, full)
-			if r.Memory, err = a.memory(f); err != nil {
+			if r.Memory, err = a.memory(ctx, f, s); err != nil {
 				r.MemoryError = err.Error()
 			}
 			if asJSON {
@@ -81,7 +86,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				return e.Encode(r)
 			}
 			return a.printReport(r, full)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "do not shorten arrays and long strings")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

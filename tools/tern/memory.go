@@ -1,12 +1,20 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
+)
+
+const (
+	defaultContext = 4096 // positions, where the model has as many
+	defaultChunk   = 512  // tokens of a prompt that run at once
 )
 
 // memoryReport is the device memory that a model takes, in bytes.
@@ -16,25 +24,87 @@ type memoryReport struct {
 	Constants        uint64 `json:"constants"`
 	Cache            uint64 `json:"cache"`
 	CachePerPosition uint64 `json:"cache_per_position"`
+	State            uint64 `json:"state"`
+	Chunk            int    `json:"chunk"`   // tokens of a prompt that run at once
+	Scratch          uint64 `json:"scratch"` // of such a run
 	Batch            uint64 `json:"batch"`
 	Total            uint64 `json:"total"`
 }
 
-func (a *app) memory(f *gguf.File) (*memoryReport, error) {
+// memory tells what the model takes with the context of the flags.
+func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport, error) {
 	act, err := op.ParseAct(a.activations)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	e, err := model.EstimateMemory(f, model.Options{Context: a.context, Activations: act})
+	info, err := model.Describe(f)
 	if err != nil {
 		return nil, err
 	}
-	return &memoryReport{int(e.Cache / e.CachePerToken), e.Weights, e.Constants, e.Cache, e.CachePerToken, e.Batch, e.Total()}, nil
+	positions := a.context
+	if positions == 0 {
+		positions = min(info.TrainedContext, defaultContext)
+	}
+	e, err := model.EstimateMemory(f, model.Options{Context: positions, Activations: act})
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.load(ctx, s, dry{}, model.Options{Context: positions})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	chunk := min(positions, defaultChunk)
+	p, err := m.Program(chunk, 1, positions)
+	if err != nil {
+		return nil, err
+	}
+	r := &memoryReport{
+		Context: positions, Weights: e.Weights, Constants: e.Constants, Cache: e.Cache, CachePerPosition: e.CachePerToken,
+		State: e.State, Chunk: chunk, Scratch: p.Graph().Plan(256).Bytes, Batch: e.Batch,
+	}
+	r.Total = e.Total() + r.Scratch
+	return r, nil
 }
 
-func (m *memoryReport) print(w io.Writer) {
-	fmt.Fprintf(w, "\nmemory with a context of %d\n", m.Context)
-	fmt.Fprintf(w, "  weights\t%s\n  constants\t%s\n", sizeText(m.Weights), sizeText(m.Constants))
-	fmt.Fprintf(w, "  cache\t%s\t%s a position\n", sizeText(m.Cache), sizeText(m.CachePerPosition))
-	fmt.Fprintf(w, "  batch\t%s\n  total\t%s\tand scratch memory, which depends on the device\n", sizeText(m.Batch), sizeText(m.Total))
+func (r *memoryReport) print(w io.Writer) {
+	fmt.Fprintf(w, "\nmemory with a context of %d\n", r.Context)
+	fmt.Fprintf(w, "  weights\t%s\n  constants\t%s\n", sizeText(r.Weights), sizeText(r.Constants))
+	fmt.Fprintf(w, "  cache\t%s\t%s a position\n", sizeText(r.Cache), sizeText(r.CachePerPosition))
+	if r.State > 0 {
+		fmt.Fprintf(w, "  state\t%s\n", sizeText(r.State))
+	}
+	fmt.Fprintf(w, "  scratch\t%s\tfor %d tokens of a prompt at once\n  batch\t%s\n", sizeText(r.Scratch), r.Chunk, sizeText(r.Batch))
+	fmt.Fprintf(w, "  total\t%s\n", sizeText(r.Total))
 }
+
+// dry is an executor of graphs that are never run: it holds nothing.
+type dry struct{}
+
+type dryBuffer uint64
+
+func (b dryBuffer) Bytes() uint64 { return uint64(b) }
+
+type dryProgram struct{ g *graph.Graph }
+
+func (p dryProgram) Graph() *graph.Graph                         { return p.g }
+func (p dryProgram) Place(v *graph.Value) (graph.Buffer, uint64) { return v.Buffer, v.Offset }
+func (p dryProgram) Close()                                      {}
+
+func (dry) Name() string { return "nothing" }
+func (dry) Limits() graph.Limits {
+	return graph.Limits{MaxBinding: math.MaxInt64, MaxBuffer: math.MaxInt64}
+}
+func (dry) Free(graph.Buffer)                                       {}
+func (dry) Write(graph.Buffer, uint64, []byte) error                { return nil }
+func (dry) Read(graph.Buffer, uint64, []byte) error                 { return graph.ErrUnsupported }
+func (dry) Compile(g *graph.Graph) (graph.Program, error)           { return dryProgram{g}, nil }
+func (dry) Run(context.Context, graph.Program) error                { return graph.ErrUnsupported }
+func (dry) RunNodes(context.Context, graph.Program, int, int) error { return graph.ErrUnsupported }
+func (dry) Close() error                                            { return nil }
+
+func (dry) Alloc(_ graph.Purpose, _ string, bytes uint64) (graph.Buffer, error) {
+	return dryBuffer(bytes), nil
+}
+
+func (dry) Fill(graph.Buffer, uint64, uint64, func(uint64, []byte) error) error { return nil }

@@ -31,7 +31,11 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := a.file()
+			s, err := a.source()
+			if err != nil {
+				return err
+			}
+			f, err := s.open()
 			if err != nil {
 				return err
 			}
