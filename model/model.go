@@ -51,6 +51,7 @@ type Options struct {
 	// recurrent layers keeps, so that it can go back without starting again;
 	// 0: 2, negative: none.
 	Snapshots int
+	Q2Group   int // weights in a group of type id 42, if the file does not tell: 64 or 128
 	// Progress, if not nil, is told how many bytes of the file are loaded.
 	Progress func(done, total uint64)
 }
@@ -109,7 +110,7 @@ type Model struct {
 // Open opens the file at path. The caller closes the model; the executor stays
 // the caller's.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
-	f, err := gguf.Open(path)
+	f, err := gguf.Options{Q2Group: o.Q2Group}.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 // OpenBytes opens a file that lies in memory, such as an embedded one. name is
 // used in errors.
 func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
-	f, err := gguf.Parse(name, data)
+	f, err := gguf.Options{Q2Group: o.Q2Group}.Parse(name, data)
 	if err != nil {
 		return nil, err
 	}

@@ -57,8 +57,18 @@ func (t *Tensor) Elements() uint64 {
 	return n
 }
 
+// Options settle what a file leaves open.
+type Options struct {
+	// Q2Group is the number of weights, 64 or 128, in a group of type id 42. With
+	// 0 the offsets tell, and a file that fits both is refused.
+	Q2Group int
+}
+
 // Open maps the file at path and reads its header. The caller closes it.
-func Open(path string) (*File, error) {
+func Open(path string) (*File, error) { return Options{}.Open(path) }
+
+// Open is like the function of that name.
+func (o Options) Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -79,7 +89,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: map: %w", path, err)
 	}
-	file, err := Parse(path, m)
+	file, err := o.Parse(path, m)
 	if err != nil {
 		return nil, errors.Join(err, m.Unmap())
 	}
@@ -89,9 +99,12 @@ func Open(path string) (*File, error) {
 
 // Parse reads a file that lies in memory, such as an embedded one. Tensors are
 // views of data; name is used in errors.
-func Parse(name string, data []byte) (*File, error) {
+func Parse(name string, data []byte) (*File, error) { return Options{}.Parse(name, data) }
+
+// Parse is like the function of that name.
+func (o Options) Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
-	if err := f.parse(data); err != nil {
+	if err := f.parse(data, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil

@@ -321,12 +321,26 @@ func TestLegacyQ2(t *testing.T) {
 			t.Errorf("neither layout: %v", err)
 		}
 	}
-	// Rows that only groups of 64 divide, and a tensor so small that padding hides the difference.
-	for _, row := range []uint64{64, 192, 128} {
+	// Rows that only groups of 64 divide.
+	for _, row := range []uint64{64, 192} {
 		f, err := Parse("mem", build(t, nil, []Spec{{"w", []uint64{row}, Q2_0}}))
 		if err != nil || f.Tensors[0].Type != Q2_0 {
 			t.Errorf("row of %d: %v", row, err)
 		}
+	}
+	// A tensor so small that padding hides the difference.
+	small := build(t, nil, []Spec{{"w", []uint64{128}, Q2_0}})
+	if _, err := Parse("mem", small); err == nil || !strings.Contains(err.Error(), "--q2-group") {
+		t.Errorf("ambiguous: %v", err)
+	}
+	for group, want := range map[int]Type{64: Q2_0, 128: Q2_0_G128} {
+		f, err := Options{Q2Group: group}.Parse("mem", small)
+		if err != nil || f.Tensors[0].Type != want {
+			t.Errorf("groups of %d: %v", group, err)
+		}
+	}
+	if _, err := (Options{Q2Group: 32}).Parse("mem", small); err == nil {
+		t.Error("groups of 32 are taken")
 	}
 	_, err := Parse("mem", build(t, []KV{{"general.quantization_version", "TQ2_0_G128"}}, []Spec{{"w", []uint64{128, 64}, Q2_0}}))
 	if err == nil || !strings.Contains(err.Error(), "TQ2_0_G128") {
@@ -339,7 +353,7 @@ func TestTypes(t *testing.T) {
 		F32: 1024, F16: 512, BF16: 512, Q4_0: 144, Q4_1: 160, Q8_0: 272, Q2_K: 84, Q4_K: 144, Q6_K: 210,
 		TQ1_0: 54, TQ2_0: 66, Q1_0: 36, Q2_0: 72, PQ2_0: 68, PTQ1_0: 56,
 	} {
-		f, err := Parse("mem", build(t, nil, []Spec{{"w", []uint64{256}, typ}}))
+		f, err := Options{Q2Group: 64}.Parse("mem", build(t, nil, []Spec{{"w", []uint64{256}, typ}}))
 		if err != nil || f.Tensors[0].Size != want || f.Tensors[0].Type != typ {
 			t.Errorf("%v: %v, want %d bytes", typ, err, want)
 		}

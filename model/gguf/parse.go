@@ -75,7 +75,7 @@ func (r *reader) name(what string, limit uint64) (string, error) {
 	return s, r.err
 }
 
-func (f *File) parse(data []byte) error {
+func (f *File) parse(data []byte, o Options) error {
 	r := &reader{data: data}
 	nTensors, nKV, err := f.parseHead(r)
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *File) parse(data []byte) error {
 	if err := f.parseTensors(r, nTensors); err != nil {
 		return err
 	}
-	return f.place(data, r.pos)
+	return f.place(data, r.pos, o.Q2Group)
 }
 
 func (f *File) parseHead(r *reader) (nTensors, nKV uint64, err error) {

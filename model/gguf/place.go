@@ -9,9 +9,8 @@ import (
 // another, each padded to the alignment, and its reader insists on that; so does
 // this one, which rules out overlaps and tells the two layouts of type id 42
 // apart: only the right block size reproduces the offsets of a real model. If
-// both do (all tensors of the type are tiny), the id means what it means today,
-// groups of 64.
-func (f *File) place(data []byte, header uint64) error {
+// both do (all tensors of the type are tiny), the caller has to say which.
+func (f *File) place(data []byte, header uint64, q2Group int) error {
 	if q, _, _ := f.String("general.quantization_version"); q == "TQ2_0_G128" && f.uses(Q2_0) {
 		return errors.New("type id 42 stands for TQ2_0_G128 here, one converter's own format; use the model's official Q2_0 file")
 	}
@@ -24,18 +23,7 @@ func (f *File) place(data []byte, header uint64) error {
 	}
 	space := uint64(len(data)) - start
 
-	sizes, exact, err := f.replay(Q2_0, space)
-	group := Q2_0
-	if f.uses(Q2_0) && !(err == nil && exact) {
-		legacy, legacyExact, legacyErr := f.replay(Q2_0_G128, space)
-		switch {
-		case legacyErr == nil && (err != nil || legacyExact):
-			sizes, group, err = legacy, Q2_0_G128, nil
-		case err != nil:
-			err = fmt.Errorf("type id 42 fits neither layout: as Q2_0 in groups of 64: %w; as the older Q2_0 in groups of 128: %w; "+
-				"the file is damaged or not a llama.cpp file: download the model's Q2_0_g64 file again", err, legacyErr)
-		}
-	}
+	group, sizes, err := f.settle(q2Group, space)
 	if err != nil {
 		return err
 	}
@@ -49,6 +37,32 @@ func (f *File) place(data []byte, header uint64) error {
 		t.data = data[t.Offset : t.Offset+t.Size : t.Offset+t.Size]
 	}
 	return nil
+}
+
+// settle finds out what type id 42 means, and the tensors' sizes.
+func (f *File) settle(q2Group int, space uint64) (group Type, sizes []uint64, err error) {
+	sizes, exact, err := f.replay(Q2_0, space)
+	if !f.uses(Q2_0) {
+		return Q2_0, sizes, err
+	}
+	legacy, legacyExact, legacyErr := f.replay(Q2_0_G128, space)
+	switch {
+	case q2Group == 64:
+		return Q2_0, sizes, err
+	case q2Group == 128:
+		return Q2_0_G128, legacy, legacyErr
+	case q2Group != 0:
+		return 0, nil, fmt.Errorf("groups of %d weights for type id 42: there are 64 and 128", q2Group)
+	case err == nil && legacyErr == nil && exact == legacyExact:
+		return 0, nil, errors.New("type id 42 fits two layouts, Q2_0 in groups of 64 weights (18 bytes) and the older one in groups of 128 (34 bytes): " +
+			"say which with --q2-group 64 or 128, or take the model's Q2_0_g64 or PQ2_0 file")
+	case err == nil && (exact || legacyErr != nil):
+		return Q2_0, sizes, nil
+	case legacyErr == nil:
+		return Q2_0_G128, legacy, nil
+	}
+	return 0, nil, fmt.Errorf("type id 42 fits neither layout: as Q2_0 in groups of 64: %w; as the older Q2_0 in groups of 128: %w; "+
+		"the file is damaged or not a llama.cpp file: download the model's Q2_0_g64 file again", err, legacyErr)
 }
 
 func (f *File) uses(typ Type) bool {

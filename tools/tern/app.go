@@ -38,7 +38,7 @@ type app struct {
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, or synth:SHAPE for noise in that shape (default: the embedded model)")
+	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, or synth:SHAPE[:TYPE] for noise in that shape (default: the embedded model)")
 	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
 	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
@@ -50,34 +50,36 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 
 // source is where a model comes from: bytes in memory, or a file.
 type source struct {
-	name string // of the file, for people
-	data []byte // nil for a file
+	name    string // of the file, for people
+	data    []byte // nil for a file
+	options gguf.Options
 }
 
 const synthPrefix = "synth:"
 
 func (a *app) source() (source, error) {
+	o := gguf.Options{Q2Group: a.q2Group}
 	switch shape, synthetic := strings.CutPrefix(a.model, synthPrefix); {
 	case a.model == "":
-		return source{"sprig (embedded)", sprig.Model}, nil
+		return source{"sprig (embedded)", sprig.Model, o}, nil
 	case synthetic:
 		s, err := synth.Lookup(shape)
 		if err != nil {
 			return source{}, usageError{err}
 		}
 		data, err := s.Bytes()
-		return source{a.model, data}, err
+		return source{a.model, data, o}, err
 	}
 	_, err := os.Stat(a.model)
-	return source{name: a.model}, err
+	return source{name: a.model, options: o}, err
 }
 
 // open opens the file for reading its description.
 func (s source) open() (*gguf.File, error) {
 	if s.data != nil {
-		return gguf.Parse(s.name, s.data)
+		return s.options.Parse(s.name, s.data)
 	}
-	return gguf.Open(s.name)
+	return s.options.Open(s.name)
 }
 
 // opened is a model on an executor that it owns.
@@ -99,7 +101,7 @@ func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Opti
 	if o.Context == 0 {
 		o.Context = a.context
 	}
-	o.Executor, o.Progress = x, a.progress("loading", true)
+	o.Executor, o.Q2Group, o.Progress = x, a.q2Group, a.progress("loading", true)
 	var m *model.Model
 	if s.data != nil {
 		m, err = model.OpenBytes(ctx, s.name, s.data, o)

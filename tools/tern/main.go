@@ -88,7 +88,7 @@ func (a *app) root() *cobra.Command {
 	})
 	a.globalFlags(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
-		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.benchCommand(), a.versionCommand())
+		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.benchCommand(), a.synthCommand(), a.versionCommand())
 	return root
 }
 
