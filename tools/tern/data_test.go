@@ -43,6 +43,10 @@ func TestInspect(t *testing.T) {
 			t.Errorf("the text lacks %q", part)
 		}
 	}
+	g := prepare(t, "", "inspect", "--graph", "3").noVulkan().exits(t, 0).out.String()
+	if !strings.Contains(g, "blk.7.ffn_down") || strings.Count(g, "\n") < 80 {
+		t.Errorf("the graph is\n%s", g)
+	}
 	if full := prepare(t, "", "inspect", "--full").exits(t, 0).out.Len(); full < 3*len(text) {
 		t.Errorf("--full has %d bytes, without it there are %d", full, len(text))
 	}

@@ -53,6 +53,7 @@ type typeTotal struct {
 
 func (a *app) inspectCommand() *cobra.Command {
 	var full, asJSON bool
+	var nodes int
 	cmd := &cobra.Command{
 		Use:   "inspect [FILE]",
 		Short: "Show a model's metadata, tensors and memory",
@@ -60,7 +61,8 @@ func (a *app) inspectCommand() *cobra.Command {
 			"Needs no Vulkan.",
 		Example: `  tern inspect Ternary-Bonsai-1.7B-Q2_0_g64.gguf
   tern inspect -c 32768 model.gguf
-  tern inspect --json model.gguf`,
+  tern inspect --json model.gguf
+  tern inspect --graph 1 model.gguf    # the nodes that decode one token`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: interruptible(func(ctx context.Context, args []string) error {
 			if len(args) == 1 {
@@ -68,6 +70,14 @@ func (a *app) inspectCommand() *cobra.Command {
 			}
 			s, err := a.source()
 			if err != nil {
+				return err
+			}
+			if nodes > 0 {
+				g, err := a.graph(ctx, s, nodes, max(a.context, nodes))
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(a.out, g)
 				return err
 			}
 			f, err := s.open()
@@ -90,6 +100,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "do not shorten arrays and long strings")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVar(&nodes, "graph", 0, "print the graph of a run of `n` tokens instead")
 	return cmd
 }
 

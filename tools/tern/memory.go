@@ -49,22 +49,32 @@ func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport
 	if err != nil {
 		return nil, err
 	}
-	m, err := a.load(ctx, s, dry{}, model.Options{Context: positions})
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
 	chunk := min(positions, defaultChunk)
-	p, err := m.Program(chunk, 1, positions)
+	g, err := a.graph(ctx, s, chunk, positions)
 	if err != nil {
 		return nil, err
 	}
 	r := &memoryReport{
 		Context: positions, Weights: e.Weights, Constants: e.Constants, Cache: e.Cache, CachePerPosition: e.CachePerToken,
-		State: e.State, Chunk: chunk, Scratch: p.Graph().Plan(256).Bytes, Batch: e.Batch,
+		State: e.State, Chunk: chunk, Scratch: g.Plan(256).Bytes, Batch: e.Batch,
 	}
 	r.Total = e.Total() + r.Scratch
 	return r, nil
+}
+
+// graph records the run of n tokens, with the logits of the last, without a
+// device.
+func (a *app) graph(ctx context.Context, s source, n, positions int) (*graph.Graph, error) {
+	m, err := a.load(ctx, s, dry{}, model.Options{Context: positions, Chunk: n})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	p, err := m.Program(n, 1, positions)
+	if err != nil {
+		return nil, err
+	}
+	return p.Graph(), nil
 }
 
 func (r *memoryReport) print(w io.Writer) {
