@@ -1,14 +1,15 @@
 #version 450
+#define WIDTH nb
+#define Y_BINDING 2
 #include "tern.glsl"
 #include "block.glsl"
 #include "act.glsl"
+#include "product.glsl"
 // The matrix product of block formats, a row and TOKENS tokens an invocation:
 // runtime/ref/mul_mat_block.go. LANES invocations share the slices of a row, whose
 // sums the first of them adds in order.
 layout(local_size_x = 32 * LANES) in;
 layout(binding = 1) readonly buffer A { uvec4 a[]; };
-layout(binding = 2) writeonly buffer Y { float y[]; };
-layout(push_constant) uniform P { uint rows, n, nb, row0, stride; };
 
 #if ACT == ACT_I8
 int dot4(int c, uint q, uint x) {
@@ -95,7 +96,7 @@ void slice_sums(uint row, uint s, uint t0, out float sum[TOKENS]) {
     [[unroll]] for (uint t = 0u; t < TOKENS; t++) sum[t] = 0.0;
     for (uint b = s * SLICE; b < min(nb, s * SLICE + SLICE); b++) {
         Block w = block_of(row, nb, b);
-        [[unroll]] for (uint t = 0u; t < TOKENS; t++) add_terms(sum[t], w, min(t0 + t, n - 1u) * nb + b);
+        [[unroll]] for (uint t = 0u; t < TOKENS; t++) add_terms(sum[t], w, act_row(t0 + t) * nb + b);
     }
 }
 #define BLOCKS nb

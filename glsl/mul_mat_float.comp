@@ -1,14 +1,15 @@
 #version 450
+#define WIDTH k
+#define Y_BINDING 2
 #include "tern.glsl"
 #include "float.glsl"
 #include "act.glsl"
+#include "product.glsl"
 // The matrix product of float weights, a row and TOKENS tokens an invocation:
 // runtime/ref/float_weights.go. LANES invocations share the slices of a row, whose
 // sums the first of them adds in order.
 layout(local_size_x = 32 * LANES) in;
 layout(binding = 1) readonly buffer A { uint a[]; };
-layout(binding = 2) writeonly buffer Y { float y[]; };
-layout(push_constant) uniform P { uint rows, n, k, row0, stride; };
 
 // Element i of block b of token t; 0 beyond the row, where the weights are 0 as well.
 float element(uint t, uint b, uint i) {
@@ -34,13 +35,13 @@ void slice_sums(uint row, uint s, uint t0, out float sum[TOKENS]) {
                 uint word = weight_word(row, nb, b, (16u * j + i) / PER_WORD);
                 [[unroll]] for (uint e = 0u; e < PER_WORD; e++)
                     [[unroll]] for (uint t = 0u; t < TOKENS; t++)
-                        c[t][j] = add(c[t][j], mul(weight(word, e), element(min(t0 + t, n - 1u), b, 16u * j + i + e)));
+                        c[t][j] = add(c[t][j], mul(weight(word, e), element(act_row(t0 + t), b, 16u * j + i + e)));
             }
         }
         [[unroll]] for (uint t = 0u; t < TOKENS; t++) {
             float term = add(add(c[t][0], c[t][1]), add(c[t][2], c[t][3]));
 #if ACT == ACT_I8
-            term = mul(term, uintBitsToFloat(a[n * k / 4u + (min(t0 + t, n - 1u) * nb + b) * 2u]));
+            term = mul(term, uintBitsToFloat(a[n * k / 4u + (act_row(t0 + t) * nb + b) * 2u]));
 #endif
             sum[t] = add(sum[t], term);
         }

@@ -133,9 +133,17 @@ func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model
 }
 
 // families reads the metadata of each architecture.
-var families = map[string]func(*gguf.File) (family.Model, error){
-	qwen3.Architecture:  func(f *gguf.File) (family.Model, error) { return qwen3.Read(f) },
-	qwen35.Architecture: func(f *gguf.File) (family.Model, error) { return qwen35.Read(f) },
+var families = map[string]func(f *gguf.File, architecture string) (family.Model, error){
+	qwen3.Dense: readQwen3, qwen3.Mixture: readQwen3,
+	qwen35.Dense: readQwen35, qwen35.Mixture: readQwen35,
+}
+
+func readQwen3(f *gguf.File, architecture string) (family.Model, error) {
+	return qwen3.Read(f, architecture)
+}
+
+func readQwen35(f *gguf.File, architecture string) (family.Model, error) {
+	return qwen35.Read(f, architecture)
 }
 
 func readFamily(f *gguf.File) (family.Model, error) {
@@ -151,7 +159,7 @@ func readFamily(f *gguf.File) (family.Model, error) {
 		known := slices.Sorted(maps.Keys(families))
 		return nil, fmt.Errorf("%s: architecture %q: this build runs %s: %w", f.Name, arch, strings.Join(known, ", "), graph.ErrUnsupported)
 	}
-	return read(f)
+	return read(f, arch)
 }
 
 func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {

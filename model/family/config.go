@@ -43,7 +43,11 @@ type Config struct {
 	Context             int // positions the model was made for
 	Eps                 float32
 	Rope                rope.Config
-	Tied                bool // no output.weight: the embedding is the head
+	Tied                bool       // no output.weight: the embedding is the head
+	Experts             op.Experts // zero without
+	ExpertFFN           int
+	SharedFFN           int  // of the expert that every token takes; 0 without
+	FusedExperts        bool // gates and ups of the experts lie in one tensor
 	// Recurrent tells the layers with a gated delta net instead of attention;
 	// nil if there are none.
 	Recurrent []bool
@@ -68,7 +72,7 @@ func ReadConfig(r *Reader) Config {
 		Architecture: r.arch,
 		Layers:       r.Int("block_count", 0),
 		Hidden:       r.Int("embedding_length", 0),
-		FFN:          r.Int("feed_forward_length", 0),
+		FFN:          r.Optional("feed_forward_length"),
 		Context:      r.Int("context_length", 0),
 		Eps:          r.Float("attention.layer_norm_rms_epsilon", 0),
 	}
@@ -89,7 +93,6 @@ func ReadConfig(r *Reader) Config {
 	h := c.Heads
 	r.Require(c.Layers >= 1 && c.Layers <= 1024, "block_count %d", c.Layers)
 	r.Require(c.Hidden >= 64 && c.Hidden%64 == 0 && c.Hidden <= 1<<20, "embedding_length %d: want a multiple of 64", c.Hidden)
-	r.Require(c.FFN >= 64 && c.FFN%64 == 0 && c.FFN <= 1<<20, "feed_forward_length %d: want a multiple of 64", c.FFN)
 	r.Require(h.Q >= 1 && h.KV >= 1 && h.Q%h.KV == 0 && h.Q <= 4096, "head_count %d, head_count_kv %d: the first must be a multiple of the second", h.Q, h.KV)
 	r.Require(h.Dim == 64 || h.Dim == 128 || h.Dim == 256, "key_length %d: want 64, 128 or 256", h.Dim)
 	r.Require(value == h.Dim, "value_length %d differs from key_length %d", value, h.Dim)
@@ -98,6 +101,35 @@ func ReadConfig(r *Reader) Config {
 	r.Require(c.Rope.Base > 1, "rope.freq_base %g", c.Rope.Base)
 	return c
 }
+
+// ReadFeedForward reads and checks the sizes of the feed-forward blocks: dense ones,
+// or mixtures of experts.
+func (c *Config) ReadFeedForward(r *Reader, mixture bool) {
+	width := func(n int, key string) {
+		r.Require(n >= 64 && n%64 == 0 && n <= 1<<20, "%s %d: want a multiple of 64", key, n)
+	}
+	if !mixture {
+		width(c.FFN, "feed_forward_length")
+		return
+	}
+	c.Experts = op.Experts{Count: r.Int("expert_count", 0), Used: r.Int("expert_used_count", 0)}
+	c.ExpertFFN = r.Int("expert_feed_forward_length", c.FFN)
+	c.SharedFFN = r.Optional("expert_shared_feed_forward_length")
+	if t := r.f.Tensor("blk.0.ffn_gate_shexp.weight"); t != nil && c.SharedFFN == 0 && len(t.Dims) == 2 {
+		c.SharedFFN = int(t.Dims[1])
+	}
+	c.FusedExperts = r.f.Tensor("blk.0.ffn_gate_up_exps.weight") != nil
+	e := c.Experts
+	r.Require(e.Used >= 1 && e.Used <= e.Count && e.Count <= op.MaxExperts, "expert_count %d, expert_used_count %d: want at most %d, of which some are used", e.Count, e.Used, op.MaxExperts)
+	width(c.ExpertFFN, "expert_feed_forward_length")
+	if c.SharedFFN != 0 {
+		width(c.SharedFFN, "expert_shared_feed_forward_length")
+	}
+	gating := r.Int("expert_gating_func", softmaxGating)
+	r.Require(gating == softmaxGating, "expert_gating_func %d: only softmax (%d) is known", gating, softmaxGating)
+}
+
+const softmaxGating = 1
 
 // Reader reads the metadata of an architecture and keeps the first error.
 type Reader struct {

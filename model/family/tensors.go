@@ -156,7 +156,7 @@ func (w *Weights) Free(x graph.Executor) {
 func (m *matrix) sources(f *gguf.File) ([]op.Source, error) {
 	list := make([]op.Source, len(m.parts))
 	for i, p := range m.parts {
-		t, err := tensor(f, p.Name+".weight", append([]int{m.k}, p.Shape...))
+		t, err := tensor(f, p.Name+".weight", append([]int{m.k}, p.Shape...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func (m *matrix) sources(f *gguf.File) ([]op.Source, error) {
 }
 
 func floats(f *gguf.File, v vector) ([]float32, error) {
-	t, err := tensor(f, v.name, v.dims)
+	t, err := tensor(f, v.name, v.dims...)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func floats(f *gguf.File, v vector) ([]float32, error) {
 	return out, nil
 }
 
-func tensor(f *gguf.File, name string, dims []int) (*gguf.Tensor, error) {
+func tensor(f *gguf.File, name string, dims ...int) (*gguf.Tensor, error) {
 	t := f.Tensor(name)
 	if t == nil {
 		return nil, fmt.Errorf("%s: no tensor %s", f.Name, name)

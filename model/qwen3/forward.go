@@ -9,17 +9,15 @@ import (
 func (m *Model) Forward(b *op.Builder, mem *family.Memory) op.Rows {
 	x := b.Embed(m.embd) // [n, hidden]
 	var y *op.Rows       // what is still to be added to x: [n, hidden]
-	for i, l := range m.layers {
+	for i := range m.layers {
+		l, cache := &m.layers[i], mem.Caches[i]
 		b.Layer(i)
-		h := b.Norm("attn_norm", x, y, l.attnNorm, m.Eps)                                                // [n, hidden]
-		qkv := b.MulMat("attn_qkv", l.qkv, h)                                                            // [n, (q + 2 kv) * dim]
-		b.QKVRopeCache(qkv, m.Heads, mem.Caches[i], l.qNorm, l.kNorm, m.rope, m.Rope.Dim, m.Eps, m.QScale()) // q in place; k, v cached
-		attn := b.Attention(qkv, m.Heads, mem.Caches[i])                                                     // [n, q * dim]
-		o := b.MulMat("attn_output", l.o, attn)                                                          // [n, hidden]
-		h = b.Norm("ffn_norm", x, &o, l.ffnNorm, m.Eps)                                                  // [n, hidden]
-		up := b.MulMat("ffn_gate_up", l.gateUp, h)                                                       // [n, 2 * ffn]
-		down := b.MulMat("ffn_down", l.down, b.SiluMul("ffn_silu_mul", up))                              // [n, hidden]
-		y = &down
+		h := b.Norm("attn_norm", x, y, l.attnNorm, m.Eps)                                            // [n, hidden]
+		qkv := b.MulMat("attn_qkv", l.qkv, h)                                                        // [n, (q + 2 kv) * dim]
+		b.QKVRopeCache(qkv, m.Heads, cache, l.qNorm, l.kNorm, m.rope, m.Rope.Dim, m.Eps, m.QScale()) // q in place; k, v cached
+		o := b.MulMat("attn_output", l.o, b.Attention(qkv, m.Heads, cache))                          // [n, hidden]
+		next := l.feed.Forward(b, &m.Config, "ffn_norm", x, &o, l.ffnNorm)                           // [n, hidden]
+		y = &next
 	}
 	b.Layer(-1)
 	b.AddCheck("residual", x, *y)

@@ -17,8 +17,9 @@ type Model struct {
 
 // layer holds the tensors of one block. Matrices with the same input are stacked.
 type layer struct {
-	qkv, o, gateUp, down            *op.Matrix
+	qkv, o                          *op.Matrix
 	attnNorm, ffnNorm, qNorm, kNorm op.Const
+	feed                            family.FeedForward
 }
 
 // Tensors lists the tensors of the file.
@@ -40,8 +41,7 @@ func (m *Model) Tensors() *family.Tensors {
 		t.Vector(&l.kNorm, p+"attn_k_norm.weight", h.Dim)
 		t.Matrix(&l.o, p+"attn_output", q, family.Rows(p+"attn_output", m.Hidden))
 		t.Vector(&l.ffnNorm, p+"ffn_norm.weight", m.Hidden)
-		t.Matrix(&l.gateUp, p+"ffn_gate_up", m.Hidden, family.Rows(p+"ffn_gate", m.FFN), family.Rows(p+"ffn_up", m.FFN))
-		t.Matrix(&l.down, p+"ffn_down", m.FFN, family.Rows(p+"ffn_down", m.Hidden))
+		l.feed.Tensors(&t, p, &m.Config)
 	}
 	return &t
 }

@@ -1,6 +1,6 @@
 // Package qwen35 is the Qwen3.5 family: three layers of gated delta net to one of
 // full attention whose output is gated, rotary embeddings of a part of each head,
-// SwiGLU.
+// SwiGLU, dense or as a mixture of experts.
 package qwen35
 
 import (
@@ -9,13 +9,18 @@ import (
 	"github.com/ternvk/tern/runtime/op"
 )
 
-// Architecture is the value of general.architecture.
-const Architecture = "qwen35"
+// Values of general.architecture: with dense feed-forward blocks, and with mixtures
+// of experts.
+const (
+	Dense   = "qwen35"
+	Mixture = "qwen35moe"
+)
 
 // Read reads and checks the metadata of f.
-func Read(f *gguf.File) (*Model, error) {
-	r := family.NewReader(f, Architecture)
+func Read(f *gguf.File, architecture string) (*Model, error) {
+	r := family.NewReader(f, architecture)
 	m := &Model{Config: family.ReadConfig(r)}
+	m.ReadFeedForward(r, architecture == Mixture)
 	m.readHybrid(r)
 	if r.Err() == nil {
 		m.layers = make([]layer, m.Layers)

@@ -19,10 +19,8 @@ func (m *Model) Forward(b *op.Builder, mem *family.Memory) op.Rows {
 		} else {
 			mixed = m.attention(b, l, h, mem.Caches[i])
 		}
-		h = b.Norm("post_attention_norm", x, &mixed, l.postNorm, m.Eps)     // [n, hidden]
-		up := b.MulMat("ffn_gate_up", l.gateUp, h)                          // [n, 2 * ffn]
-		down := b.MulMat("ffn_down", l.down, b.SiluMul("ffn_silu_mul", up)) // [n, hidden]
-		y = &down
+		next := l.feed.Forward(b, &m.Config, "post_attention_norm", x, &mixed, l.postNorm) // [n, hidden]
+		y = &next
 	}
 	b.Layer(-1)
 	b.AddCheck("residual", x, *y)

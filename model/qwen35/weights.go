@@ -18,7 +18,7 @@ type Model struct {
 // layer holds the tensors of one block. Matrices with the same input are stacked.
 type layer struct {
 	attnNorm, postNorm op.Const
-	gateUp, down       *op.Matrix
+	feed               family.FeedForward
 	// of a layer with full attention
 	qkv          *op.Matrix // q heads, k heads, v heads, gates of q heads
 	o            *op.Matrix
@@ -46,8 +46,7 @@ func (m *Model) Tensors() *family.Tensors {
 			m.attentionTensors(&t, l, p)
 		}
 		t.Vector(&l.postNorm, p+"post_attention_norm.weight", m.Hidden)
-		t.Matrix(&l.gateUp, p+"ffn_gate_up", m.Hidden, family.Rows(p+"ffn_gate", m.FFN), family.Rows(p+"ffn_up", m.FFN))
-		t.Matrix(&l.down, p+"ffn_down", m.FFN, family.Rows(p+"ffn_down", m.Hidden))
+		l.feed.Tensors(&t, p, &m.Config)
 	}
 	return &t
 }

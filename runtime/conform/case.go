@@ -66,6 +66,8 @@ var spaces = withFormats(map[string]space{
 	"sigmoid_mul_f32":    sigmoidMul(op.F32),
 	"sigmoid_mul_f16":    sigmoidMul(op.F16),
 	"sigmoid_mul_i8":     sigmoidMul(op.I8),
+	"experts_route_f32":  expertsRoute,
+	"experts_sum_f32":    expertsSum,
 	"argmax_f32":         argmax,
 })
 
@@ -78,9 +80,10 @@ func withFormats(list map[string]space) map[string]space {
 	for name, f := range formats {
 		list["dequant_"+name] = dequant(f)
 		list["get_rows_"+name] = getRows(f)
-		list["mul_mat_"+name+"_i8"] = mulMat(op.I8, f)
-		list["mul_mat_"+name+"_f16"] = mulMat(op.F16, f)
-		list["mul_mat_"+name+"_f32"] = mulMat(op.F32, f)
+		for suffix, act := range map[string]op.Act{"_i8": op.I8, "_f16": op.F16, "_f32": op.F32} {
+			list["mul_mat_"+name+suffix] = mulMat(act, f)
+			list["mul_mat_id_"+name+suffix] = mulMatExperts(act, f)
+		}
 	}
 	return list
 }

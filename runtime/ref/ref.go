@@ -8,7 +8,9 @@ package ref
 
 import (
 	"fmt"
+	"maps"
 	goruntime "runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -50,10 +52,13 @@ var twins = withFormats(map[string]Twin{
 	"sigmoid_mul_f32":    sigmoidMul(actF32),
 	"sigmoid_mul_f16":    sigmoidMul(actF16),
 	"sigmoid_mul_i8":     sigmoidMul(actI8),
+	"experts_route_f32":  expertsRoute,
+	"experts_sum_f32":    expertsSum,
 	"argmax_f32":         argmaxF32,
 })
 
-// withFormats adds the contracts of each format: rows, whole tensors and products.
+// withFormats adds the contracts of each format: rows, whole tensors, and products,
+// ordinary ones and by experts.
 func withFormats(list map[string]Twin) map[string]Twin {
 	for name, f := range blockFormats {
 		list["dequant_"+name], list["get_rows_"+name] = f.dequant, f.getRows
@@ -63,6 +68,14 @@ func withFormats(list map[string]Twin) map[string]Twin {
 		list["dequant_"+name], list["get_rows_"+name] = f.dequant, f.getRows
 		list["mul_mat_"+name+"_i8"], list["mul_mat_"+name+"_f16"], list["mul_mat_"+name+"_f32"] = f.mulMat(actI8), f.mulMat(actF16), f.mulMat(actF32)
 	}
+	acts := map[string]act{"_i8": actI8, "_f16": actF16, "_f32": actF32}
+	byExperts := map[string]Twin{}
+	for name, twin := range list {
+		if product, ok := strings.CutPrefix(name, "mul_mat_"); ok {
+			byExperts["mul_mat_id_"+product] = byExpert(twin, acts[product[strings.LastIndex(product, "_"):]])
+		}
+	}
+	maps.Copy(list, byExperts)
 	return list
 }
 

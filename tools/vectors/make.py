@@ -502,13 +502,14 @@ def attention_join(scene, act):
 
 
 def main(folder):
-    from delta import delta  # which uses this file's helpers
+    from delta import delta  # these use this file's helpers
+    from experts import experts
     scene = Scene()
     files = [dequant(), get_rows_q2_0(), pick_rows_f32(), add_check(), argmax(), qkv_rope_cache(), attention(scene), attention_part(scene)]
     files += [quantize(a) for a in ("f16", "i8")]
     for act in ("f32", "f16", "i8"):
         files += [rms_norm(act), silu_mul(act), mul_mat(act), attention_join(scene, act)]
-    for f in files + formats() + delta():
+    for f in files + formats() + delta() + experts():
         f.write(folder)
 
 
