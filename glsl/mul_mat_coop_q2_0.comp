@@ -8,13 +8,14 @@
 #define ACT 2
 #include "act.glsl"
 // The product for many tokens on int8 cooperative matrices of CM x CM x CK: a
-// tile of 128 rows x 128 tokens, one block of K a stage, two stages in flight.
+// tile of TILE rows x TILE tokens, one block of K a stage, two stages in flight.
 // int32 sums are exact in any order; they start at the bits of 1.5*2^23, so that
 // the bits of a sum C are those of the float 1.5*2^23 + C. What follows is done
 // in the order of the contract, element by element: runtime/ref/mul_mat_q2_0.go.
 // That element e of an int32 and of a float matrix are one cell is proved by the
 // start-up probe.
-layout(local_size_x = 256) in;
+#define LOCAL (2 * TILE)
+layout(local_size_x = LOCAL) in;
 Q2_0_CODES(0)
 Q2_0_SCALES(1)
 layout(binding = 2) readonly buffer A { uvec4 a[]; };
@@ -23,20 +24,20 @@ layout(push_constant) uniform P { uint rows, n, nb, row0, stride; };
 
 #if CK == 8
 #define Unit uvec2 // what a matrix takes of a staged row, at least
+#define UNROLL_K [[dont_unroll]]
 #else
 #define Unit uvec4
+#define UNROLL_K [[unroll]]
 #endif
 const uint UNIT = CK == 8 ? 8u : 16u;
-const uint TILE = 128u, PITCH = 80u / UNIT; // a staged row: 64 bytes, and 16 against bank conflicts
+const uint PITCH = 80u / UNIT; // a staged row: 64 bytes, and 16 against bank conflicts
 shared Unit w_stage[2u * TILE * PITCH];
 shared Unit a_stage[2u * TILE * PITCH];
 shared float w_scale[2u * TILE], a_scale[2u * TILE];
-shared float edge[256u / SUBGROUP * CM * CM];
 
-#define SUBGROUPS (256u / SUBGROUP)
-#define WAVES_N (SUBGROUPS / 2u)          // subgroups: 2 on rows, the rest on tokens
-#define MI (64 / CM)                      // matrices of a subgroup on rows
-#define NI (int(TILE / WAVES_N) / CM)     // and on tokens
+#define WAVES (LOCAL / SUBGROUP / 2)  // subgroups: 2 on rows, these on tokens
+#define MI (TILE / 2 / CM)            // matrices of a subgroup on rows
+#define NI (TILE / WAVES / CM)        // and on tokens
 #define KI (64 / CK)
 #define WMat coopmat<int8_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA>
 #define AMat coopmat<int8_t, gl_ScopeSubgroup, CK, CM, gl_MatrixUseB>
@@ -50,7 +51,7 @@ float next_scale;
 // Two invocations a row: each loads half a block of weights and of activations.
 void load(uint b) {
     uint i = gl_LocalInvocationIndex, r = i / 2u, h = i % 2u;
-    uint row = min(gl_WorkGroupID.x * TILE + r, rows - 1u), t = min(gl_WorkGroupID.y * TILE + r, n - 1u);
+    uint row = min(group_x() * TILE + r, rows - 1u), t = min(gl_WorkGroupID.y * TILE + r, n - 1u);
     uvec4 q = Q2_0_CODE(row, nb, b);
     next_w = h == 0u ? q.xy : q.zw;
     next_a[0] = a[(t * nb + b) * 4u + h * 2u];
@@ -80,7 +81,7 @@ void store(uint stage) {
 }
 
 void main() {
-    uint sg = gl_SubgroupID, m0 = (sg % 2u) * 64u, n0 = (sg / 2u) * (TILE / WAVES_N);
+    uint sg = gl_SubgroupID, m0 = (sg % 2u) * (TILE / 2u), n0 = (sg / 2u) * (TILE / WAVES);
     FMat total[MI][NI], slice[MI][NI];
     [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) {
         total[i][j] = FMat(0.0);
@@ -94,7 +95,7 @@ void main() {
         if (b + 1u < nb) load(b + 1u);
         CMat c[MI][NI];
         [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = CMat(0x4b400000);
-        [[unroll]] for (uint k = 0u; k < KI; k++) {
+        UNROLL_K for (uint k = 0u; k < KI; k++) {
             WMat w[MI];
             AMat x[NI];
             [[unroll]] for (uint i = 0u; i < MI; i++)
@@ -124,20 +125,21 @@ void main() {
         if (b + 1u < nb) store(1u - stage);
         barrier();
     }
+    bool inside = (group_x() + 1u) * TILE <= rows && (gl_WorkGroupID.y + 1u) * TILE <= n;
     [[unroll]] for (uint i = 0u; i < MI; i++) [[unroll]] for (uint j = 0u; j < NI; j++) {
         [[unroll]] for (int e = 0; e < total[i][j].length(); e++) total[i][j][e] = tidy(total[i][j][e]);
-        uint m = gl_WorkGroupID.x * TILE + m0 + i * CM, t = gl_WorkGroupID.y * TILE + n0 + j * CM;
-        if (m + CM <= rows && t + CM <= n) {
+        uint m = group_x() * TILE + m0 + i * CM, t = gl_WorkGroupID.y * TILE + n0 + j * CM;
+        if (inside) {
             coopMatStore(total[i][j], y, t * stride + row0 + m, stride, gl_CooperativeMatrixLayoutColumnMajor);
-        } else { // over the edge: through a cell of shared memory of the subgroup
-            uint cell = sg * (CM * CM);
-            coopMatStore(total[i][j], edge, cell, CM, gl_CooperativeMatrixLayoutColumnMajor);
-            subgroupBarrier();
+        } else { // the whole workgroup goes through the stage, which is free now
+            uint cell = sg * (CM * CM * 4u / UNIT);
+            coopMatStore(total[i][j], w_stage, cell, CM * 4u / UNIT, gl_CooperativeMatrixLayoutColumnMajor);
+            barrier();
             for (uint e = gl_SubgroupInvocationID; e < CM * CM; e += SUBGROUP) {
                 uint mm = m + e % CM, tt = t + e / CM;
-                if (mm < rows && tt < n) y[tt * stride + row0 + mm] = edge[cell + e];
+                if (mm < rows && tt < n) y[tt * stride + row0 + mm] = uintBitsToFloat(w_stage[cell + e * 4u / UNIT][e % (UNIT / 4u)]);
             }
-            subgroupBarrier();
+            barrier();
         }
     }
 }

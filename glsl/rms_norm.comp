@@ -18,7 +18,13 @@ void main() {
     uint parts = 1u << min(8u, uint(findMSB(k)));
     for (uint p = lane; p < parts; p += LOCAL) {
         float s = 0.0;
-        for (uint i = p; i < k; i += parts) {
+        uint i = p;
+        for (; i + 7u * parts < k; i += 8u * parts) { // eight loads at once
+            float v[8];
+            [[unroll]] for (uint e = 0u; e < 8u; e++) v[e] = value(t * k + i + e * parts);
+            [[unroll]] for (uint e = 0u; e < 8u; e++) s = add(s, mul(v[e], v[e]));
+        }
+        for (; i < k; i += parts) {
             float v = value(t * k + i);
             s = add(s, mul(v, v));
         }
