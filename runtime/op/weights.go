@@ -34,11 +34,6 @@ type Source struct {
 	Data    []byte
 }
 
-// MatrixBytes is the memory that a Q2_0 matrix takes.
-func MatrixBytes(rows, k int) uint64 {
-	return PackedBytes(Source{Format: formats[0], Rows: rows, K: k})
-}
-
 // PackedBytes is the memory that the sources take as one matrix, for estimates.
 // Data is not looked at.
 func PackedBytes(sources ...Source) (n uint64) {
@@ -71,11 +66,6 @@ func runs(sources []Source) (list [][]Source) {
 // its tensor.
 func Upload(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
 	m := &Matrix{Name: name, K: sources[0].K}
-	for i := range sources {
-		if sources[i].Format == nil { // until every caller says
-			sources[i].Format = formats[0]
-		}
-	}
 	for _, s := range sources {
 		switch {
 		case s.K%s.Format.Step() != 0:
