@@ -224,6 +224,7 @@ func TestWriterRefuses(t *testing.T) {
 		"mixed nesting": func() error { _, err := Create(path, []KV{{"k", []any{1}}}, nil); return err },
 		"empty key":     func() error { _, err := Create(path, []KV{{"", true}}, nil); return err },
 		"alignment":     func() error { _, err := Create(path, []KV{{"general.alignment", uint32(3)}}, nil); return err },
+		"a folder":      func() error { _, err := Create(dir, nil, one); return err },
 		"row":           func() error { _, err := Create(path, nil, []Spec{{"w", []uint64{96}, Q2_0}}); return err },
 		"type":          func() error { _, err := Create(path, nil, []Spec{{"w", []uint64{96}, 999}}); return err },
 		"rank":          func() error { _, err := Create(path, nil, []Spec{{"w", nil, F32}}); return err },

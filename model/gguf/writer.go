@@ -50,6 +50,9 @@ func NewWriter(w io.Writer, meta []KV, specs []Spec) (*Writer, error) {
 // Create begins a file that appears at path when Close succeeds; until then it
 // lies beside it under another name. Close or Abort must be called.
 func Create(path string, meta []KV, specs []Spec) (*Writer, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
 	if err != nil {
 		return nil, err

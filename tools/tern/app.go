@@ -48,6 +48,22 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
 }
 
+// check refuses values of the global flags that no model and no device could
+// take.
+func (a *app) check() error {
+	switch _, err := op.ParseAct(a.activations); {
+	case err != nil:
+		return usageError{err}
+	case a.context < 0:
+		return usagef("--context %d: want 1 or more", a.context)
+	case a.q2Group != 0 && a.q2Group != 64 && a.q2Group != 128:
+		return usagef("--q2-group %d: want 64 or 128", a.q2Group)
+	case a.profile != "exact" && a.profile != "fast":
+		return usagef("--profile %q: want exact or fast", a.profile)
+	}
+	return nil
+}
+
 // source is where a model comes from: bytes in memory, or a file.
 type source struct {
 	name    string // of the file, for people
@@ -96,7 +112,7 @@ func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.x.Close()
 func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Options) (*opened, error) {
 	var err error
 	if o.Activations, err = op.ParseAct(a.activations); err != nil {
-		return nil, errors.Join(usageError{err}, x.Close())
+		return nil, errors.Join(err, x.Close())
 	}
 	if o.Context == 0 {
 		o.Context = a.context

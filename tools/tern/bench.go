@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,14 @@ func (b *bench) run(ctx context.Context) error {
 			return usagef("--shape and -m exclude each other")
 		}
 		b.model = synthPrefix + b.shape
+	}
+	for _, n := range slices.Concat(b.prompt, b.gen, b.depth, []int{b.chunk}) {
+		if n < 0 {
+			return usagef("-p, -n, -d and --chunk must not be negative")
+		}
+	}
+	if !(b.peak >= 0) {
+		return usagef("--peak %g: want GB/s", b.peak)
 	}
 	tests, longest := b.tests()
 	if len(tests) == 0 || b.repeat < 1 {

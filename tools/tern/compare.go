@@ -30,6 +30,9 @@ func (a *app) compareCommand() *cobra.Command {
   tern compare --kernel mul_mat_q2_0_i8= --from 17`,
 		Args: usage(cobra.NoArgs),
 		RunE: interruptible(func(ctx context.Context, _ []string) error {
+			if tokens < 0 || from < 0 {
+				return usagef("--tokens and --from must not be negative")
+			}
 			c, err := a.openPair(ctx, with)
 			if err != nil {
 				return err
@@ -46,7 +49,7 @@ func (a *app) compareCommand() *cobra.Command {
 				return err
 			}
 			nodes := len(c.pa.Graph().Nodes)
-			if from < 0 || from >= nodes {
+			if from >= nodes {
 				return usagef("--from %d: the graph has %d nodes", from, nodes)
 			}
 			fmt.Fprintf(a.err, "%d tokens, %d nodes: %s with %s\n", len(list), nodes, c.a.x.Name(), c.b.x.Name())

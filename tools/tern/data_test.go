@@ -133,6 +133,7 @@ func TestLogits(t *testing.T) {
 	prepare(t, "", "logits", "--ids", "1,2048", "-o", filepath.Join(dir, "bad.f32")).exits(t, exitFailure).complains(t, "2048")
 	prepare(t, "", "logits", "-c", "2", "--ids", "1,2,3", "-o", filepath.Join(dir, "bad.f32")).exits(t, exitFailure).complains(t, "context")
 	prepare(t, "", "logits", "--ids", "1", "-o", filepath.Join(dir, "none", "x.f32")).exits(t, exitUsage).complains(t, "none")
+	prepare(t, "", "logits", "--ids", "1", "-o", dir).exits(t, exitFailure).complains(t, dir, "not a regular file")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("left behind: %v, %v", files, err)
 	}

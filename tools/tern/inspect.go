@@ -65,6 +65,9 @@ func (a *app) inspectCommand() *cobra.Command {
   tern inspect --graph 1 model.gguf    # the nodes that decode one token`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: interruptible(func(ctx context.Context, args []string) error {
+			if nodes < 0 {
+				return usagef("--graph %d: want 1 or more", nodes)
+			}
 			if len(args) == 1 {
 				a.model = args[0]
 			}

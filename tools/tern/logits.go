@@ -120,6 +120,9 @@ func (a *app) writeLogits(ctx context.Context, m *model.Model, tokens []int32, w
 // writeFile writes a file beside path, gives it its name when it is complete,
 // and returns its SHA-256 in hex. On an error nothing is left.
 func writeFile(path string, write func(io.Writer) error) (sum string, err error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return "", fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
 	if err != nil {
 		return "", err

@@ -87,6 +87,7 @@ func (a *app) root() *cobra.Command {
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	a.globalFlags(root.PersistentFlags())
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.check() }
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
 		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.benchCommand(), a.synthCommand(), a.versionCommand())
 	return root

@@ -136,6 +136,15 @@ func TestUsage(t *testing.T) {
 		{[]string{"logits", "-o", "x"}, []string{"either a text or --ids"}},
 		{[]string{"bench", "--output", "xml"}, []string{`--output "xml"`}},
 		{[]string{"bench", "--shape", "huge"}, []string{`no synthetic shape "huge"`}},
+		{[]string{"run", "-c", "-5", "a"}, []string{"--context -5"}},
+		{[]string{"run", "--q2-group", "7", "a"}, []string{"--q2-group 7"}},
+		{[]string{"devices", "--activations", "int4"}, []string{"int4"}},
+		{[]string{"inspect", "--graph", "-1"}, []string{"--graph -1"}},
+		{[]string{"compare", "--tokens", "-3"}, []string{"--tokens"}},
+		{[]string{"compare", "--from", "-1"}, []string{"--from"}},
+		{[]string{"bench", "-p", "-4"}, []string{"-p"}},
+		{[]string{"bench", "-d", "0,-1"}, []string{"-d"}},
+		{[]string{"bench", "--peak", "NaN"}, []string{"--peak"}},
 		{[]string{"bench", "-p", "0", "-n", "0"}, []string{"nothing to measure"}},
 	} {
 		prepare(t, "", c.args...).exits(t, exitUsage).complains(t, c.parts...)

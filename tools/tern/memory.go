@@ -35,7 +35,7 @@ type memoryReport struct {
 func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport, error) {
 	act, err := op.ParseAct(a.activations)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	info, err := model.Describe(f)
 	if err != nil {

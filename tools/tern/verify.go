@@ -69,9 +69,9 @@ func (a *app) verifyCommand() *cobra.Command {
 			case golden.Hash != got:
 				verdict, err = "WRONG", fmt.Errorf("the logits are wrong: their hash must be %s", golden.Hash)
 			}
-			fmt.Fprintf(a.out, "tern %s | %s | arithmetic %d, %s | %s, file %.12s | logits %s | %s\n",
+			_, printed := fmt.Fprintf(a.out, "tern %s | %s | arithmetic %d, %s | %s, file %.12s | logits %s | %s\n",
 				version(), x.Name(), model.ArithmeticVersion, a.activations, s.name, golden.File, got, verdict)
-			return err
+			return errors.Join(printed, err)
 		}),
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "use the model's longest golden hash, not the shortest")

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// What cannot be written to standard output is an error of every command.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{
+		{"run", "Who are you?"}, {"devices"}, {"devices", "--json"}, {"inspect"}, {"inspect", "--json"}, {"inspect", "--graph", "1"},
+		{"tokenize", "a"}, {"tokenize", "--ids", "a"}, {"tokenize", "--json", "a"}, {"version"}, {"verify"}, {"compare", "--tokens", "2"},
+		{"logits", "--ids", "1", "-o", filepath.Join(t.TempDir(), "x")}, {"bench", "-p", "4", "-n", "0", "-r", "1"},
+	} {
+		c := prepare(t, "", args...)
+		c.Stdout = full
+		c.exits(t, exitFailure).complains(t, "no space left")
+	}
+}
+
+// A device is no file to replace.
+func TestOutputToDevice(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no device files")
+	}
+	link := filepath.Join(t.TempDir(), "null")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, "", "logits", "--ids", "1", "-o", link).exits(t, exitFailure).complains(t, "not a regular file")
+	prepare(t, "", "synth", link).exits(t, exitFailure).complains(t, "not a regular file")
+}
+
+// Prompts that are no text, or nothing at all, are answered.
+func TestOddPrompts(t *testing.T) {
+	for _, prompt := range []string{"", "\xff\xfe\x80", "a\x00b", "\n\n", "<|im_end|>", "\u202eabc\u0300\u0301"} {
+		prepare(t, prompt, "run", "-n", "3").exits(t, 0)
+	}
+}
+
+// The cache is a convenience: without a home, or where it cannot be written,
+// everything works, also in several processes at once (BL-62 for its folder's
+// name).
+func TestCacheFolders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var env []string
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); name != "HOME" && name != "XDG_CACHE_HOME" && name != "LocalAppData" {
+			env = append(env, e)
+		}
+	}
+	shared := "TERN_CACHE=" + filepath.Join(t.TempDir(), "кэш 缓存 ☃")
+	for _, more := range [][]string{nil, {"HOME=/nonexistent"}, {"TERN_CACHE=" + file}, {"TERN_CACHE=off"}, {shared}, {shared}} {
+		var running []*command
+		for range 2 {
+			c := prepare(t, "", "run", "What is 7 times 8?")
+			c.Env = append(append([]string{}, env...), more...)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			running = append(running, c)
+		}
+		for _, c := range running {
+			if err := c.Wait(); err != nil || c.out.String() != "7 times 8 is 56.\n" {
+				t.Errorf("%q: %v, %q, %q", more, err, c.out.String(), c.err.String())
+			}
+		}
+	}
+}
+
+// A reader that goes away ends the program and nothing else.
+func TestClosedPipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("pipes end otherwise")
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `"$1" inspect --full 2>&1 | head -c 10`, "sh", program).Output()
+	if err != nil || len(out) != 10 {
+		t.Errorf("%q, %v", out, err)
+	}
+}
