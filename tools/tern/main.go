@@ -18,6 +18,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/plan"
 )
 
 func main() {
@@ -71,7 +74,10 @@ func (a *app) root() *cobra.Command {
 		Use:   "tern",
 		Short: "Ternary language models on every Vulkan device",
 		Long: "Tern runs ternary (Q2_0) language models on Vulkan devices, with the same bits on each of them.\n" +
-			"Without -m the embedded model answers.",
+			"Without -m the embedded model answers.\n\n" +
+			"Environment: " + runtime.DisableVariable + " switches features of devices and parts of the runtime off, a list with commas of\n  " +
+			strings.Join(plan.Words(), " ") + "\n" +
+			runtime.CacheVariable + " is the folder of the pipeline cache, off for none (default: tern in the user's cache folder).",
 		Example: `  tern run "What is the capital of France?"
   tern chat -m Ternary-Bonsai-1.7B-Q2_0_g64.gguf
   tern devices`,

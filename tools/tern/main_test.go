@@ -160,8 +160,11 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	if c := prepare(t, "").exits(t, 0); !strings.Contains(c.out.String(), "Available Commands:") {
-		t.Errorf("tern alone says %q", c.out.String())
+	c := prepare(t, "").exits(t, 0)
+	for _, part := range []string{"Available Commands:", "TERN_DISABLE", "coopmat", "TERN_CACHE"} {
+		if !strings.Contains(c.out.String(), part) {
+			t.Errorf("tern alone does not tell of %q: %q", part, c.out.String())
+		}
 	}
 }
 
