@@ -13,6 +13,32 @@ shared float part[256];
 
 float value(uint i) { return adds != 0u ? tidy(add(x[i], y[i])) : x[i]; }
 
+// The tree part[i] += part[i + h], h = parts/2 .. 1, into part[0].
+void reduce(uint parts) {
+    uint lane = gl_LocalInvocationIndex;
+    barrier();
+#ifdef SHUFFLE
+    // The first 32 invocations, with the upper levels in registers.
+    if (gl_SubgroupID == 0u) {
+        float s[8];
+        [[unroll]] for (uint i = 0u; i < 8u; i++) s[i] = lane + 32u * i < parts ? part[lane + 32u * i] : 0.0;
+        [[unroll]] for (uint h = 4u; h > 0u; h /= 2u)
+            if (32u * h < parts) [[unroll]] for (uint i = 0u; i < h; i++) s[i] = add(s[i], s[i + h]);
+        [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) {
+            float up = subgroupShuffleDown(s[0], h);
+            if (h < parts) s[0] = add(s[0], up);
+        }
+        if (lane == 0u) part[0] = s[0];
+    }
+#else
+    for (uint h = parts / 2u; h > 0u; h /= 2u) {
+        for (uint p = lane; p < h; p += LOCAL) part[p] = add(part[p], part[p + h]);
+        barrier();
+    }
+#endif
+    barrier();
+}
+
 void main() {
     uint t = group_x(), lane = gl_LocalInvocationIndex;
     uint parts = 1u << min(8u, uint(findMSB(k)));
@@ -30,11 +56,7 @@ void main() {
         }
         part[p] = s;
     }
-    for (uint h = parts / 2u; h > 0u; h /= 2u) {
-        barrier();
-        for (uint p = lane; p < h; p += LOCAL) part[p] = add(part[p], part[p + h]);
-    }
-    barrier();
+    reduce(parts);
     float r = rsqrt(add(mul(part[0], inv_k), eps));
     uint words = k / ACT_PER_WORD;
     for (uint w0 = 0u; w0 < words; w0 += LOCAL) {

@@ -166,6 +166,21 @@ type job struct {
 	err    error
 }
 
+// spec is a node's specialisation constants as words from id 1 on, with 0 for those
+// that the kernel does not have: nodes that differ only in these share a pipeline.
+func (d *Device) spec(k *spirv.Kernel, words []uint32) string {
+	used := make([]uint32, len(words))
+	if d.opts.KernelDir != "" { // a replacement may have others
+		copy(used, words)
+	}
+	for _, s := range k.Specs {
+		if s.ID >= 1 && int(s.ID) <= len(words) {
+			used[s.ID-1] = words[s.ID-1]
+		}
+	}
+	return string(vk.SliceBytes(used))
+}
+
 // get makes the pipelines of several keys, in parallel, unless they exist. The
 // kernel's interface must suit nodes, one for each key. mu is held.
 func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) error {

@@ -108,7 +108,7 @@ func (p *Program) resolve(choose chooser) error {
 				return fmt.Errorf("node %d %s (%s), binding %d, %s: %w", i, gn.Label, n.kernel.Name, j, a.Name, err)
 			}
 		}
-		keys[i] = pipelineKey{n.kernel, string(vk.SliceBytes(gn.Spec)), n.grid.Tail > 0}
+		keys[i] = pipelineKey{n.kernel, d.spec(n.kernel, gn.Spec), n.grid.Tail > 0}
 		n.ns = d.estimate(gn)
 	}
 	if err := d.pipes.get(d, keys, p.g.Nodes); err != nil {

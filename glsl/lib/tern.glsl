@@ -1,5 +1,10 @@
 // What every kernel starts with: the grid and the arithmetic.
 #extension GL_EXT_control_flow_attributes : require
+#ifdef SHUFFLE
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_shuffle_relative : require
+#endif
 #ifdef DOT
 #extension GL_EXT_integer_dot_product : require
 #endif

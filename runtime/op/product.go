@@ -75,9 +75,9 @@ func (b *Builder) mulMatInto(label string, y Rows, first int, w *Matrix, act Act
 	}
 }
 
-// productLanes is the size of the workgroups that take 32 rows with an invocation
-// for each slice, up to 16 of them: specialisation constant 1 of products.
-func productLanes(blocks int) int { return groupRows * min((blocks+7)/8, 16) }
+// productLanes is the size of the workgroups that take 16 rows with an invocation
+// for each slice, up to 32 of them: specialisation constant 1 of products.
+func productLanes(blocks int) int { return 16 * min((blocks+7)/8, 32) }
 
 // Dequant is a whole matrix as float32 [rows][K], segment by segment.
 func (b *Builder) Dequant(w *Matrix) []Rows {

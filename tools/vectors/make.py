@@ -272,7 +272,7 @@ def mul_mat(act):
         for t in range(n):
             for r in range(rows):
                 y[t][row0 + r] = bits(product(act, w, r, x[t]))
-        f.case(name, (rows, n), [32 * min((nb + 7) // 8, 16), nb, share], [rows, n, nb, row0, stride],
+        f.case(name, (rows, n), [16 * min((nb + 7) // 8, 32), nb, share], [rows, n, nb, row0, stride],
                w.args() + [arg_in("raw" if act != "f32" else "f32", activations(act, x)), arg_out("f32", sum(y, []))])
     return f
 
@@ -362,6 +362,95 @@ class Cache:
     def v_base(self):
         return len(self.half) // 4
 
+    def store(self, values, page, pos, row):
+        for d, v in enumerate(row):
+            self.half[self.value(page, 0, pos, d) if values else self.key(page, 0, pos, d)] = f16(v)
+
+
+def rounded_up(x, digits):
+    """To so many significant bits."""
+    unit = Fraction(1)
+    while x >= unit * 2**digits:
+        unit *= 2
+    while x < unit * 2 ** (digits - 1):
+        unit /= 2
+    return -(-x // unit) * unit
+
+
+def quantized(bits, x):
+    """Scale and integers of 32 elements."""
+    top = max(abs(v) for v in x)
+    if top < Fraction(1, 2**14):
+        return Fraction(0), [0] * 32
+    if bits == 8:
+        d = min(rounded_up(mul(top, rnd(Fraction(1, 127))), 4), 512)
+        return d, [min(max(round(mul(v, recip(d))), -127), 127) for v in x]
+    d = min(rounded_up(top / 8, 8), 8160)
+    sign = -1 if top in x else 1
+    return sign * d, [min(max(round(sign * mul(v, recip(d))), -8), 7) for v in x]
+
+
+class CacheQ(Cache):
+    """A cache of few bits: integers and scales beside the halves that they mean."""
+
+    def __init__(self, pages, kv, dim, bits):
+        super().__init__(pages, kv, dim)
+        self.bits = bits
+        self.q = [0] * len(self.half)  # in the places of the halves
+        self.d = {}  # half of a group, by the place of its first element
+
+    def at(self, values, page, head, pos, d):
+        return self.value(page, head, pos, d) if values else self.key(page, head, pos, d)
+
+    def group(self, values, page, head, pos, g, scale, q):
+        self.d[self.at(values, page, head, pos, 32 * g)] = f16(scale)
+        for i, v in enumerate(q):
+            at = self.at(values, page, head, pos, 32 * g + i)
+            self.q[at], self.half[at] = v, f16(scale * v)
+
+    def store(self, values, page, pos, row):
+        for g in range(len(row) // 32):
+            x = row[32 * g:32 * g + 32]
+            if self.bits[values] == 16:
+                for i, v in enumerate(x):
+                    self.half[self.at(values, page, 0, pos, 32 * g + i)] = f16(v)
+            else:
+                self.group(values, page, 0, pos, g, *quantized(self.bits[values], x))
+
+    def fill(self):
+        for values in (False, True):
+            for page in range(self.pages):
+                for head in range(self.kv):
+                    for pos in range(PAGE):
+                        for g in range(self.dim // 32):
+                            bits = self.bits[values]
+                            scale = Fraction(R.randint(1, 15), 2 ** (R.randint(0, 2) + bits))
+                            self.group(values, page, head, pos, g, scale, [R.randrange(-2 ** (bits - 1), 2 ** (bits - 1)) for _ in range(32)])
+
+    def side(self, values):
+        bits, out = self.bits[values], []
+        for page in range(self.pages):
+            for head in range(self.kv):
+                rows = [(pos, range(8 * e, 8 * e + 8)) for e in range(self.dim // 8) for pos in range(PAGE)]
+                scales = [(pos, s) for s in range(self.dim // 64) for pos in range(PAGE)]
+                if values:
+                    rows = [(pos, range(self.dim)) for pos in range(PAGE)]
+                    scales = [(pos, s) for pos in range(PAGE) for s in range(self.dim // 64)]
+                stored = self.half if bits == 16 else self.q
+                for pos, dims in rows:
+                    code = [stored[self.at(values, page, head, pos, d)] & (2**bits - 1) for d in dims]
+                    out += [sum(c << bits * i for i, c in enumerate(code[at:at + 32 // bits])) for at in range(0, len(code), 32 // bits)]
+                if bits < 16:
+                    d = [[self.d.get(self.at(values, page, head, pos, 64 * s + i), 0) for i in (0, 32)] for pos, s in scales]
+                    out += [low | high << 16 for low, high in d]
+        return out
+
+    def words(self):
+        return self.side(False) + self.side(True)
+
+    def v_base(self):
+        return len(self.side(False))
+
 
 def batch(positions, lists, extra=0):
     """Words of a batch: positions at 16, tables behind, then the page lists."""
@@ -372,12 +461,12 @@ def batch(positions, lists, extra=0):
     return [0] * 16 + positions + tables + words + [0] * extra
 
 
-def qkv_rope_cache():
-    f = File("qkv_rope_cache_f16")
-    heads, kv, dim, positions = 2, 1, 16, [63, 64]
+def qkv_rope_cache(suffix):
+    f = File(f"qkv_rope_cache_{suffix}")
+    heads, kv, dim, positions = 2, 1, 16 if suffix == "f16" else 64, [63, 64]
     pages, slots = [2, 0], heads + 2 * kv
-    for name, turned, more in (("positions 63 and 64", dim, 0), ("a part of the head turned, wider rows", 6, 5)):
-        cache = Cache(3, kv, dim)
+    for name, turned, more, types in (("positions 63 and 64", dim, 0, [8, 4]), ("a part of the head turned, wider rows", 6, 5, [4, 16])):
+        cache = Cache(3, kv, dim) if suffix == "f16" else CacheQ(3, kv, dim, types)
         before = cache.words()
         b = batch(positions, [pages, pages])
         x = [[numbers(dim, 3) for _ in range(slots)] + [numbers(more)] for _ in positions]
@@ -403,14 +492,12 @@ def qkv_rope_cache():
                     y += [tidy(round13(mul(v, scale))) for v in u]
                     continue
                 y += x[t][slot]
-                for d, v in enumerate(u):
-                    at = cache.key(page, 0, pos, d) if slot < heads + kv else cache.value(page, 0, pos, d)
-                    cache.half[at] = f16(v)
-                    saturated += abs(v) >= 65520
+                cache.store(slot >= heads + kv, page, pos, u)
+                saturated += sum(abs(v) >= 65520 for v in u)
             y += x[t][slots]
         after = list(b)
         after[1] = saturated
-        f.case(name, (slots, 2), [dim, kv, turned],
+        f.case(name, (slots, 2), [dim, kv, turned] + (types if suffix == "q" else []),
                [heads, slots * dim + more, 16, 18, cache.v_base(), 1, 1 + dim, 1 + 2 * dim, bits(inv), bits(eps), bits(scale)],
                [arg_io("f32", words_of(sum((h for t in x for h in t), [])), words_of(y)), arg_io("raw", before, cache.words()),
                 arg_io("u32", b, after), arg_in("f32", words_of(consts))])
@@ -452,13 +539,20 @@ def join(chunks):
 class Scene:
     """Two sequences: one of 71 positions, one of 2."""
 
-    def __init__(self):
+    def __init__(self, suffix):
         R.seed("attention")
+        self.suffix, self.types = suffix, [8, 4] if suffix == "q" else []
         self.kv, self.share, self.dim, self.chunks = 2, 2, 16, 2
+        if self.types:
+            self.kv, self.dim = 1, 64
         self.positions, self.lists = [70, 1], [[2, 0], [1]]
         self.heads, self.stride = self.kv * self.share, self.kv * self.share * self.dim + 4
-        self.cache = Cache(3, self.kv, self.dim)
-        self.cache.half = [f16(number(2)) for _ in self.cache.half]
+        if self.types:
+            self.cache = CacheQ(3, self.kv, self.dim, self.types)
+            self.cache.fill()
+        else:
+            self.cache = Cache(3, self.kv, self.dim)
+            self.cache.half = [f16(number(2)) for _ in self.cache.half]
         self.q = [[round13(number(2)) for _ in range(self.stride)] for _ in self.positions]
         self.batch = batch(self.positions, self.lists)
         self.parts = [[[chunk(self.cache, self.q[t][h * self.dim:(h + 1) * self.dim], self.lists[t][c], h // self.share, min(PAGE, pos + 1 - c * PAGE))
@@ -477,16 +571,16 @@ class Scene:
 
 
 def attention(scene):
-    f = File("attention_f16")
+    f = File(f"attention_{scene.suffix}")
     y = [x for t in scene.parts for h in t for x in join(h)]
-    f.case("two sequences", (scene.heads, 2), [scene.dim, scene.kv, scene.share], [2, scene.stride, 16, 18, scene.cache.v_base()],
+    f.case("two sequences", (scene.heads, 2), [scene.dim, scene.kv, scene.share] + scene.types, [2, scene.stride, 16, 18, scene.cache.v_base()],
            scene.args() + [arg_out("f32", words_of(y))])
     return f
 
 
 def attention_part(scene):
-    f = File("attention_part_f16")
-    f.case("two sequences", (scene.chunks, 2 * scene.kv), [scene.dim, scene.kv, scene.share],
+    f = File(f"attention_part_{scene.suffix}")
+    f.case("two sequences", (scene.chunks, 2 * scene.kv), [scene.dim, scene.kv, scene.share] + scene.types,
            [scene.chunks, scene.stride, 16, 18, scene.cache.v_base()], scene.args() + [arg_out("f32", scene.part_words(UNWRITTEN))])
     return f
 
@@ -504,12 +598,14 @@ def attention_join(scene, act):
 def main(folder):
     from delta import delta  # these use this file's helpers
     from experts import experts
-    scene = Scene()
-    files = [dequant(), get_rows_q2_0(), pick_rows_f32(), add_check(), argmax(), qkv_rope_cache(), attention(scene), attention_part(scene)]
+    from hadamard import hadamards
+    scene, few = Scene("f16"), Scene("q")
+    files = [dequant(), get_rows_q2_0(), pick_rows_f32(), add_check(), argmax(), qkv_rope_cache("f16"), attention(scene), attention_part(scene),
+             qkv_rope_cache("q"), attention(few), attention_part(few)]
     files += [quantize(a) for a in ("f16", "i8")]
     for act in ("f32", "f16", "i8"):
         files += [rms_norm(act), silu_mul(act), mul_mat(act), attention_join(scene, act)]
-    for f in files + formats() + delta() + experts():
+    for f in files + formats() + delta() + experts() + hadamards():
         f.write(folder)
 
 
