@@ -1,6 +1,7 @@
 package model
 
 import (
+	"github.com/ternvk/tern/model/family"
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/runtime/op"
 )
@@ -67,11 +68,15 @@ func EstimateMemory(f *gguf.File, o Options) (Estimate, error) {
 	if err != nil {
 		return Estimate{}, err
 	}
-	c := net.Base()
-	if o, err = o.withDefaults(c); err != nil {
+	if o, err = o.withDefaults(net.Base()); err != nil {
 		return Estimate{}, err
 	}
-	var e Estimate
+	return estimate(f, net, o)
+}
+
+// estimate is EstimateMemory for options with defaults.
+func estimate(f *gguf.File, net family.Model, o Options) (e Estimate, err error) {
+	c := net.Base()
 	if e.Weights, e.Constants, err = net.Tensors().Bytes(f, o.Context); err != nil {
 		return Estimate{}, err
 	}

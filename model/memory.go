@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/ternvk/tern/model/family"
@@ -28,6 +29,36 @@ func batchWords(c *family.Config, o Options) int {
 		seqs = o.Chunk
 	}
 	return op.NewSequenceLayout(o.Chunk, o.Chunk, seqs).Pages + cachePages(o)
+}
+
+// check tells whether the model fits, before anything is allocated.
+func (m *Model) check() error {
+	x, ok := m.x.(graph.Checker)
+	if !ok {
+		return nil
+	}
+	e, err := estimate(m.file, m.net, m.options)
+	if err != nil {
+		return err
+	}
+	if err := x.Check([graph.NumPurposes]uint64{graph.Weights: e.Weights, graph.Constants: e.Constants, graph.Cache: e.Cache + e.State, graph.Batch: e.Batch}); err != nil {
+		return fmt.Errorf("%s: %d MiB of weights and %d MiB of cache for %d sequences of %d positions: %w",
+			m.file.Name, (e.Weights+e.Constants)>>20, (e.Cache+e.State)>>20, m.options.Sequences, m.options.Context, err)
+	}
+	return nil
+}
+
+// until is an executor that allocates nothing more when its context has ended.
+type until struct {
+	graph.Executor
+	ctx context.Context
+}
+
+func (u until) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return u.Executor.Alloc(p, name, bytes)
 }
 
 // allocMemory allocates what the layers remember.

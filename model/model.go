@@ -108,7 +108,10 @@ type Model struct {
 }
 
 // Open opens the file at path. The caller closes the model; the executor stays
-// the caller's.
+// the caller's. A model that does not fit the executor's memory is an error that
+// wraps graph.ErrOutOfMemory and gives need and room, before anything is uploaded.
+// Cancelling ctx ends the upload at the next tensor. After an error nothing stays
+// allocated.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	f, err := gguf.Options{Q2Group: o.Q2Group}.Open(path)
 	if err != nil {
@@ -168,6 +171,9 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 		return nil, err
 	}
 	c := net.Base()
+	if o.Executor == nil {
+		return nil, fmt.Errorf("%s: Options.Executor is nil: %w", f.Name, graph.ErrNoDevice)
+	}
 	if o, err = o.withDefaults(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
@@ -178,6 +184,9 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 		}
 	}()
 	if m.tok, err = readTokenizer(f, c); err != nil {
+		return nil, err
+	}
+	if err = m.check(); err != nil {
 		return nil, err
 	}
 	m.maxOut = max(1, min(o.Chunk, 64<<20/(c.Vocab*4), int(o.Executor.Limits().MaxBinding)/(c.Vocab*4)))
@@ -196,7 +205,7 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 			o.Progress(done, total)
 		}
 	}
-	if m.weights, err = net.Tensors().Load(m.x, f, o.Context, progress); err != nil {
+	if m.weights, err = net.Tensors().Load(until{m.x, ctx}, f, o.Context, progress); err != nil {
 		return nil, err
 	}
 	return m, ctx.Err()

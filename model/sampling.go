@@ -55,6 +55,9 @@ func (s Sampling) Check() error {
 			return fmt.Errorf("%s %g: want %g to %g", r.name, r.v, r.from, r.to)
 		}
 	}
+	if s.Temperature > 0 && s.Temperature < 1e-6 {
+		return fmt.Errorf("temperature %g: want 0, which is greedy, or at least 1e-6", s.Temperature)
+	}
 	if s.TopK < 0 {
 		return fmt.Errorf("top-k %d: want 0 or more", s.TopK)
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -17,6 +18,7 @@ type Session struct {
 	done   int // tokens that the state has seen; the others are run again when needed
 	pages  []uint32
 	states
+	finish Finish
 	closed bool
 }
 
@@ -110,37 +112,63 @@ type Generated struct {
 	Reused, Prompt int
 }
 
+// Finish is why a generation ended.
+type Finish uint8
+
+// The reasons.
+const (
+	Unfinished Finish = iota // it goes on, failed, or its caller stopped it
+	Stop                     // the model ended its turn
+	Length                   // the limit was reached
+	ContextEnd               // the context is full
+)
+
+func (f Finish) String() string { return [...]string{"unfinished", "stop", "length", "context"}[f] }
+
+// Finish tells why the last Generate of the session ended.
+func (s *Session) Finish() Finish { return s.finish }
+
 // Generate makes the session's sequence equal to prompt, reusing what they
 // share, and yields up to limit tokens (0: as many as the context holds) until
 // the model ends its turn. The token that ends the turn is not yielded. When
-// the context is full the sequence just ends. Cancelling ctx ends it with
+// the context is full the sequence just ends; [Session.Finish] tells. A prompt
+// longer than the context is an error that wraps ErrContextFull. Cancelling ctx ends it with
 // ctx.Err() at the next border between submissions, also within the prompt.
 func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Sampling, limit int) iter.Seq2[Generated, error] {
 	return func(yield func(Generated, error) bool) {
+		s.finish = Unfinished
+		err := sampling.Check()
 		if len(prompt) == 0 {
-			yield(Generated{}, fmt.Errorf("%s: an empty prompt", s.m.file.Name))
+			err = errors.New("an empty prompt")
+		}
+		if err != nil {
+			yield(Generated{}, fmt.Errorf("%s: %w", s.m.file.Name, err))
 			return
 		}
 		g := Generated{Reused: s.Reuse(prompt), Prompt: len(prompt)}
 		pending := prompt[g.Reused:]
 		for n := 0; limit == 0 || n < limit; n++ {
-			id, err := s.next(ctx, pending, sampling)
-			if err != nil {
+			if n > 0 && len(s.tokens) >= s.m.options.Context {
+				s.finish = ContextEnd
+				return
+			}
+			if g.ID, err = s.next(ctx, pending, sampling); err != nil {
 				yield(Generated{}, err)
 				return
 			}
 			if s.m.tok != nil {
-				if s.m.tok.EndsTurn(id) {
+				if s.m.tok.EndsTurn(g.ID) {
+					s.finish = Stop
 					return
 				}
-				g.Piece = s.m.tok.Piece(id)
+				g.Piece = s.m.tok.Piece(g.ID)
 			}
-			g.ID = id
-			if !yield(g, nil) || len(s.tokens) >= s.m.options.Context {
+			if !yield(g, nil) {
 				return
 			}
-			pending = []int32{id}
+			pending = []int32{g.ID}
 		}
+		s.finish = Length
 	}
 }
 

@@ -52,6 +52,14 @@ type Limits struct {
 	MaxBuffer  uint64 // bytes of one allocation
 }
 
+// Checker is implemented by executors that know how much memory they have.
+type Checker interface {
+	// Check tells, before anything is allocated, whether buffers of the given
+	// sizes fit beside what is there; the error wraps ErrOutOfMemory and gives
+	// need and room.
+	Check(need [NumPurposes]uint64) error
+}
+
 // Executor runs graphs. Methods may be called from several goroutines; runs on
 // one executor are serialised by it.
 type Executor interface {

@@ -3,7 +3,6 @@ package ref
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"unsafe"
 
@@ -16,7 +15,11 @@ type Executor struct {
 	closed bool
 }
 
-// New returns an executor. It implements [graph.Executor].
+// maxBytes is far above what a machine can compute with, and below what would
+// end the process when it is asked for.
+const maxBytes = 1 << 36
+
+// New returns an executor. It implements [graph.Executor] and [graph.Checker].
 func New() *Executor { return &Executor{} }
 
 type buffer struct{ words []uint32 }
@@ -46,12 +49,28 @@ func (p *program) Place(v *graph.Value) (graph.Buffer, uint64) {
 func (x *Executor) Name() string { return "reference" }
 
 func (x *Executor) Limits() graph.Limits {
-	return graph.Limits{MaxBinding: math.MaxInt64, MaxBuffer: math.MaxInt64}
+	return graph.Limits{MaxBinding: maxBytes, MaxBuffer: maxBytes}
+}
+
+func (x *Executor) Check(need [graph.NumPurposes]uint64) error {
+	var sum uint64
+	for _, n := range need {
+		sum += min(n, maxBytes+1)
+	}
+	if sum > maxBytes {
+		return fmt.Errorf("reference: %w: %d MiB are needed, at most %d MiB are used", graph.ErrOutOfMemory, sum>>20, maxBytes>>20)
+	}
+	return nil
 }
 
 func (x *Executor) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.closed {
 		return nil, fmt.Errorf("reference: alloc %s: %w", name, graph.ErrClosed)
+	}
+	if bytes > maxBytes {
+		return nil, fmt.Errorf("reference: %s buffer %q of %d bytes, at most %d: %w", p, name, bytes, uint64(maxBytes), graph.ErrOutOfMemory)
 	}
 	return &buffer{make([]uint32, (bytes+3)/4)}, nil
 }
@@ -129,6 +148,8 @@ func (x *Executor) RunNodes(ctx context.Context, gp graph.Program, from, to int)
 }
 
 func (x *Executor) Close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.closed = true
 	return nil
 }

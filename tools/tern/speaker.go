@@ -47,6 +47,7 @@ func (p *speaker) close() error { return p.m.Close() }
 // speed is what a generation took.
 type speed struct {
 	prompt, reused, generated int
+	full                      bool          // the context, which ended the answer
 	first, rest               time.Duration // to the first token, and after it
 	weights                   uint64        // bytes read for each token
 }
@@ -60,6 +61,9 @@ func (s speed) String() string {
 	if s.generated > 1 {
 		rate := perSecond(s.generated-1, s.rest)
 		text += fmt.Sprintf(", %.1f t/s, %.2f GB/s of weights", rate, rate*float64(s.weights)/1e9)
+	}
+	if s.full {
+		text += "; the context is full, -c gives a larger one"
 	}
 	return text
 }
@@ -103,5 +107,6 @@ func (p *speaker) speak(ctx context.Context, ids []int32, w *answer) (speed, err
 	if sp.rest = time.Since(start); sp.generated == 0 {
 		sp.first = sp.rest
 	}
+	sp.full = p.s.Finish() == model.ContextEnd
 	return sp, w.end()
 }
