@@ -5,7 +5,7 @@
 layout(local_size_x = LOCAL) in;
 layout(constant_id = 3) const uint SHARE = 1u; // query heads per kv head
 layout(binding = 0) readonly buffer Q { vec4 q[]; };
-layout(binding = 1) readonly buffer Cache { uvec4 cache[]; };
+layout(binding = 1) readonly buffer Cache { CACHE_WORD cache[]; };
 layout(binding = 2) readonly buffer Batch { uint batch[]; };
 layout(binding = 3) writeonly buffer Y { float y[]; };
 layout(push_constant) uniform P { uint n, q_stride, positions, tables, v_base; };

@@ -17,6 +17,11 @@ layout(push_constant) uniform P {
 shared float part[256];
 shared float row[256];
 
+uint saturates(float x) { return uint(mag(x) >= 0x477ff000u && mag(x) < INF_BITS); }
+#ifdef QUANTIZED
+#include "store_q.glsl"
+#endif
+
 void main() {
     uint slot = group_x(), t = gl_WorkGroupID.y, lane = gl_LocalInvocationIndex;
     uint at = t * stride + slot * HEAD_DIM, half_dim = HEAD_DIM / 2u, pairs = ROTATED / 2u;
@@ -52,12 +57,18 @@ void main() {
         return;
     }
     uint page = batch[batch[tables + t] + pos / PAGE], head = slot - heads - (is_v ? KV_HEADS : 0u), full = 0u;
+#ifdef QUANTIZED
+    for (uint i = lane; i < HEAD_DIM; i += LOCAL) full += saturates(row[i]);
+    if (is_v) store_row(v_base, VALUE_BITS, page, head, pos % PAGE, true);
+    else store_row(0u, KEY_BITS, page, head, pos % PAGE, false);
+#else
     for (uint i = lane; i < half_dim; i += LOCAL) {
         uint d = 2u * i;
-        full += uint(mag(row[d]) >= 0x477ff000u && mag(row[d]) < INF_BITS) + uint(mag(row[d + 1u]) >= 0x477ff000u && mag(row[d + 1u]) < INF_BITS);
+        full += saturates(row[d]) + saturates(row[d + 1u]);
         uint w = f16_rte(row[d]) | (f16_rte(row[d + 1u]) << 16);
         if (is_v) cache[v_base + value_word(page, head, pos, d)] = w;
         else cache[key_word(page, head, pos, d)] = w;
     }
+#endif
     if (full != 0u) atomicAdd(batch[1], full);
 }

@@ -52,10 +52,13 @@ type Options struct {
 	// 0: 2, negative: none.
 	Snapshots int
 	Q2Group   int // weights in a group of type id 42, if the file does not tell: 64 or 128
+	// CacheKeys and CacheValues are how keys and values are stored; the default is f16.
+	CacheKeys, CacheValues op.CacheType
 	// Progress, if not nil, is told how many bytes of the file are loaded.
 	Progress func(done, total uint64)
 }
 
+// withDefaults also tells c how to store its cache.
 func (o Options) withDefaults(c *family.Config) (Options, error) {
 	if o.Context == 0 {
 		o.Context = min(c.Context, 4096)
@@ -70,6 +73,7 @@ func (o Options) withDefaults(c *family.Config) (Options, error) {
 		o.Snapshots = 2
 	}
 	o.Snapshots = max(o.Snapshots, 0)
+	c.Heads.Keys, c.Heads.Values = o.CacheKeys, o.CacheValues
 	switch {
 	case o.Context < 1 || o.Context > c.Context:
 		return o, fmt.Errorf("context of %d positions: the model allows 1 to %d", o.Context, c.Context)

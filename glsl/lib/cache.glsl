@@ -1,3 +1,8 @@
+#ifdef QUANTIZED
+#define CACHE_WORD uint
+#include "cache_q.glsl"
+#else
+#define CACHE_WORD uvec4
 // The paged cache of one layer: pages of 64 positions, keys first, then values
 // from word v_base on. A page of keys is [kv head][dim/8][position][8 halves],
 // so that invocations at neighbouring positions read neighbouring 16 bytes; a
@@ -14,3 +19,4 @@ uint key_word(uint page, uint head, uint pos, uint dim) {
 uint value_word(uint page, uint head, uint pos, uint dim) {
     return ((page * KV_HEADS + head) * PAGE + pos % PAGE) * (HEAD_DIM / 2u) + dim / 2u;
 }
+#endif

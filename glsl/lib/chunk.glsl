@@ -7,29 +7,42 @@ const uint EIGHTS = HEAD_DIM / 8u;
 shared vec4 q_row[64];
 shared float score[PAGE];
 
-float dot8(float s, uint at, uvec4 k) {
+#ifdef QUANTIZED
+#include "chunk_q.glsl"
+#endif
+
+float dot8(float s, uint at, vec4 ka, vec4 kb) {
     vec4 a = q_row[at], b = q_row[at + 1u];
-    vec2 k0 = f32_of(k.x), k1 = f32_of(k.y), k2 = f32_of(k.z), k3 = f32_of(k.w);
-    s = mac(s, a.x, k0.x);
-    s = mac(s, a.y, k0.y);
-    s = mac(s, a.z, k1.x);
-    s = mac(s, a.w, k1.y);
-    s = mac(s, b.x, k2.x);
-    s = mac(s, b.y, k2.y);
-    s = mac(s, b.z, k3.x);
-    return mac(s, b.w, k3.y);
+    [[unroll]] for (uint i = 0u; i < 4u; i++) s = mac(s, a[i], ka[i]);
+    [[unroll]] for (uint i = 0u; i < 4u; i++) s = mac(s, b[i], kb[i]);
+    return s;
 }
 
 // Exponent and sum of the weights of positions 0..count-1 of the page; the
 // weights stay in score.
 void chunk_scores(uint page, uint head, uint count, out float e, out float l) {
     const uint EACH = PAGE / LOCAL;
-    uint lane = gl_LocalInvocationIndex, at = key_word(page, head, lane, 0u) / 4u;
+    uint lane = gl_LocalInvocationIndex;
     float s[EACH];
     [[unroll]] for (uint i = 0u; i < EACH; i++) s[i] = 0.0;
     barrier();
-    for (uint d = 0u; d < EIGHTS; d++, at += PAGE)
-        [[unroll]] for (uint i = 0u; i < EACH; i++) s[i] = dot8(s[i], 2u * d, cache[at + i * LOCAL]);
+#ifdef QUANTIZED
+    for (uint d = 0u; d < EIGHTS; d++) {
+        [[unroll]] for (uint i = 0u; i < EACH; i++) {
+            vec4 a, b;
+            eight_of(key_at(page, head, lane + i * LOCAL, d), d, KEY_BITS, a, b);
+            s[i] = dot8(s[i], 2u * d, a, b);
+        }
+    }
+#else
+    uint at = key_word(page, head, lane, 0u) / 4u;
+    for (uint d = 0u; d < EIGHTS; d++, at += PAGE) {
+        [[unroll]] for (uint i = 0u; i < EACH; i++) {
+            uvec4 k = cache[at + i * LOCAL];
+            s[i] = dot8(s[i], 2u * d, vec4(f32_of(k.x), f32_of(k.y)), vec4(f32_of(k.z), f32_of(k.w)));
+        }
+    }
+#endif
     [[unroll]] for (uint i = 0u; i < EACH; i++) score[lane + i * LOCAL] = s[i];
     barrier();
     float m = score[0];
@@ -46,14 +59,20 @@ void chunk_scores(uint page, uint head, uint count, out float e, out float l) {
 // Eight dimensions of the weighted sum of values, relative to 2^e.
 void chunk_values(uint v_base, uint page, uint head, uint eight, uint count, out float o[8]) {
     [[unroll]] for (uint i = 0u; i < 8u; i++) o[i] = 0.0;
+#ifdef QUANTIZED
+    for (uint j = 0u; j < count; j++) {
+        vec4 a, b;
+        eight_of(value_at(v_base, page, head, j, eight), eight, VALUE_BITS, a, b);
+#else
     uint at = (v_base + value_word(page, head, 0u, eight * 8u)) / 4u;
     for (uint j = 0u; j < count; j++, at += EIGHTS) {
         uvec4 v = cache[at];
+        vec4 a = vec4(f32_of(v.x), f32_of(v.y)), b = vec4(f32_of(v.z), f32_of(v.w));
+#endif
         float p = score[j];
         [[unroll]] for (uint i = 0u; i < 4u; i++) {
-            vec2 two = f32_of(v[i]);
-            o[2u * i] = mac(o[2u * i], p, two.x);
-            o[2u * i + 1u] = mac(o[2u * i + 1u], p, two.y);
+            o[i] = mac(o[i], p, a[i]);
+            o[4u + i] = mac(o[4u + i], p, b[i]);
         }
     }
     [[unroll]] for (uint i = 0u; i < 8u; i++) o[i] = tidy(o[i]);

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
@@ -20,6 +21,17 @@ var (
 	tokens    = []int{1, 9, 2, 17, 3, 8, 33, 5, 4, 64, 65}
 	starts    = []int{0, 63, 1, 64, 62, 127, 100, 65, 500, 128, 191, 31, 1000}
 )
+
+// heads are KV heads of a dimension from the lists; a contract of caches of few bits
+// takes any two types but halves alone.
+func (c *Case) heads(r *rand.Rand) op.Heads {
+	h := op.Heads{KV: c.from(kvHeads), Dim: c.from(headDims)}
+	h.Q = h.KV * c.from(shares)
+	for strings.HasSuffix(c.Contract, "_q") && h.Keys == op.CacheF16 && h.Values == op.CacheF16 {
+		h.Keys, h.Values = op.CacheType(r.IntN(3)), op.CacheType(r.IntN(3))
+	}
+	return h
+}
 
 // geometry is a batch over a paged cache.
 type geometry struct {
@@ -50,7 +62,7 @@ func batchOf(r *rand.Rand, h op.Heads, n, start int) geometry {
 }
 
 func (g *geometry) String() string {
-	return fmt.Sprintf("heads %d/%d of %d, n %d, %d sequences up to position %d", g.Q, g.KV, g.Dim, g.n, g.sequences, g.maxPos)
+	return fmt.Sprintf("heads %d/%d of %d in %v/%v, n %d, %d sequences up to position %d", g.Q, g.KV, g.Dim, g.Keys, g.Values, g.n, g.sequences, g.maxPos)
 }
 
 func (g *geometry) work() (w uint64) {
@@ -96,17 +108,38 @@ func (m *maker) cache(g *geometry, kind string, nan int) op.Cache {
 		}
 		return uint32(half(m.r, kind, 1))
 	}
-	for i := range words {
-		words[i] = one() | one()<<16
-	}
 	c := op.NewCache("cache", nil, g.Heads, g.pages)
+	for i := range words {
+		t := g.Keys
+		if i >= c.VBase {
+			t = g.Values
+		}
+		a, b := one(), one()
+		if t != op.CacheF16 { // elements, or scales of so few bits that values are halves
+			a, b = scaleHalf(a, t), scaleHalf(b, t)
+		}
+		words[i] = a | b<<16
+	}
 	c.Value = m.input("cache", graph.Raw, words)
 	return c
 }
 
+// scaleHalf makes a half a scale that a cache type may have.
+func scaleHalf(h uint32, t op.CacheType) uint32 {
+	switch {
+	case h&0x7c00 == 0x7c00: // NaN stays
+		return h
+	case h&0x7fff >= 0x6000: // 512
+		h = 0x3c00 | h&0x83ff
+	}
+	if t == op.CacheQ8_0 {
+		return h &^ 0x7f
+	}
+	return h &^ 0x7
+}
+
 func qkvRopeCache(c *Case, r *rand.Rand) {
-	h := op.Heads{KV: c.from(kvHeads), Dim: c.from(headDims)}
-	h.Q = h.KV * c.from(shares)
+	h := c.heads(r)
 	g := batchOf(r, h, c.from(tokens), c.from(starts))
 	v := pick(r, normal, outliers, wide, tiny, huge, zeros, halves, special)
 	slots := h.Q + 2*h.KV
@@ -173,8 +206,7 @@ func (s scores) String() string {
 }
 
 func attention(c *Case, r *rand.Rand) {
-	h := op.Heads{KV: c.from(kvHeads), Dim: c.from(headDims)}
-	h.Q = h.KV * c.from(shares)
+	h := c.heads(r)
 	g := batchOf(r, h, c.from(tokens), c.from(starts))
 	s := pickScores(r)
 	c.shape(h.Q, g.n, g.work(), "%v, %v", &g, s)
@@ -189,9 +221,9 @@ func attention(c *Case, r *rand.Rand) {
 func (m *maker) wholeAttention(g *geometry, q op.Rows, cache op.Cache) op.Rows {
 	l, k := m.Layout, g.Q*g.Dim
 	y := op.Rows{Value: m.G.Temp("attn", graph.F32, uint64(g.n*k*4), k, g.n), N: g.n, K: k}
+	contract, spec := g.Contract("attention", g.Dim, g.KV, g.Share())
 	m.G.Add(&graph.Node{
-		Contract: "attention_f16", Domain: [2]uint32{uint32(g.Q), uint32(g.n)},
-		Spec: []uint32{uint32(g.Dim), uint32(g.KV), uint32(g.Share())},
+		Contract: contract, Domain: [2]uint32{uint32(g.Q), uint32(g.n)}, Spec: spec,
 		Push: []uint32{uint32(g.n), uint32(q.K), uint32(l.Positions), uint32(l.Tables), uint32(cache.VBase)},
 		Args: []graph.Arg{graph.In(q.Value), graph.In(cache.Value), graph.In(m.Batch), graph.Out(y.Value)},
 	})
@@ -203,12 +235,11 @@ func (m *maker) wholeAttention(g *geometry, q op.Rows, cache op.Cache) op.Rows {
 func attentionPart(act op.Act) space {
 	return func(c *Case, r *rand.Rand) {
 		c.act = act
-		h := op.Heads{KV: c.from(kvHeads), Dim: c.from(headDims)}
-		h.Q = h.KV * c.from(shares)
+		h := c.heads(r)
 		g := batchOf(r, h, c.from(fewTokens), c.from(starts))
 		s := pickScores(r)
 		c.shape((g.maxPos+64)/64, g.n*h.KV, g.work(), "%v, %v", &g, s)
-		if c.Contract != "attention_part_f16" {
+		if strings.HasPrefix(c.Contract, "attention_join") {
 			c.Domain = [2]uint32{uint32(h.Q * h.Dim / [...]int{op.I8: 4, op.F16: 2, op.F32: 1}[act]), uint32(g.n)}
 		}
 		c.record = func(m *maker) {

@@ -42,16 +42,30 @@ func half(words []uint32, at, d int) float32 { return F32(uint16(words[at] >> (d
 //	0 io  qkv[n][stride]   1 out cache   2 io batch   3 in consts
 //	domain: heads + 2 kv heads, n
 func qkvRopeCacheF16(node *graph.Node, args [][]uint32) {
+	c := cacheF16{args[1], int(node.Push[4]), int(node.Spec[0]), int(node.Spec[1])}
+	qkvRopeCache(node, args, func(side, pg, head, pos int, row []float32) {
+		for d := 0; d < c.dim; d += 2 {
+			at := c.key(pg, head, pos, d)
+			if side == values {
+				at = c.value(pg, head, pos, d)
+			}
+			c.words[at] = pairF16(row[d], row[d+1], args[2])
+		}
+	})
+}
+
+// qkvRopeCache is what does not depend on how the cache stores a row.
+func qkvRopeCache(node *graph.Node, args [][]uint32, store func(side, pg, head, pos int, row []float32)) {
 	p := node.Push
-	c := cacheF16{args[1], int(p[4]), int(node.Spec[0]), int(node.Spec[1])}
-	heads, stride, dim, rotated, batch := int(p[0]), int(p[1]), c.dim, int(node.Spec[2]), args[2]
+	dim, kvHeads, rotated := int(node.Spec[0]), int(node.Spec[1]), int(node.Spec[2])
+	heads, stride, batch := int(p[0]), int(p[1]), args[2]
 	x, consts := Floats(args[0]), Floats(args[3])
 	inv, eps, scale := fromBits(p[8]), fromBits(p[9]), fromBits(p[10])
 	row := make([]float32, dim)
 	for t := range int(node.Domain[1]) {
 		pos := int(batch[int(p[2])+t])
 		pg := int(batch[int(batch[int(p[3])+t])+pos/page])
-		for slot := range heads + 2*c.kvHeads {
+		for slot := range heads + 2*kvHeads {
 			u := x[t*stride+slot*dim:][:dim]
 			copy(row, u)
 			switch {
@@ -61,16 +75,12 @@ func qkvRopeCacheF16(node *graph.Node, args [][]uint32) {
 				for i, v := range row {
 					u[i] = Tidy(Round13(float32(v * scale)))
 				}
-			case slot < heads+c.kvHeads:
+			case slot < heads+kvHeads:
 				normRow(row, u, consts[p[6]:], inv, eps)
 				ropeRow(row[:rotated], consts[int(p[7])+pos*rotated:])
-				for d := 0; d < dim; d += 2 {
-					c.words[c.key(pg, slot-heads, pos, d)] = pairF16(row[d], row[d+1], batch)
-				}
+				store(keys, pg, slot-heads, pos%page, row)
 			default:
-				for d := 0; d < dim; d += 2 {
-					c.words[c.value(pg, slot-heads-c.kvHeads, pos, d)] = pairF16(row[d], row[d+1], batch)
-				}
+				store(values, pg, slot-heads-kvHeads, pos%page, row)
 			}
 		}
 	}

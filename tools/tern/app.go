@@ -32,6 +32,8 @@ type app struct {
 	activations string
 	context     int
 	q2Group     int
+	cacheKeys   string
+	cacheValues string
 	kernelDir   string
 	kernels     []string
 }
@@ -43,6 +45,8 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
 	f.IntVarP(&a.context, "context", "c", 0, fmt.Sprintf("`positions` of context (default: the model's, at most %d)", defaultContext))
+	f.StringVar(&a.cacheKeys, "cache-type-k", "f16", "how keys are cached: f16, q8_0 or q4_0")
+	f.StringVar(&a.cacheValues, "cache-type-v", "f16", "how values are cached: f16, q8_0 or q4_0")
 	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
 	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
@@ -51,7 +55,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 // check refuses values of the global flags that no model and no device could
 // take.
 func (a *app) check() error {
-	switch _, err := op.ParseAct(a.activations); {
+	switch _, err := a.options(model.Options{}); {
 	case err != nil:
 		return usageError{err}
 	case a.context < 0:
@@ -107,17 +111,32 @@ type opened struct {
 // Close closes the model and its executor.
 func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.x.Close()) }
 
-// load opens the model on an executor. It takes over the executor, which it
-// closes when it fails.
-func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Options) (*opened, error) {
-	var err error
+// options adds what the flags say.
+func (a *app) options(o model.Options) (_ model.Options, err error) {
 	if o.Activations, err = op.ParseAct(a.activations); err != nil {
-		return nil, errors.Join(err, x.Close())
+		return o, err
+	}
+	if o.CacheKeys, err = op.ParseCacheType(a.cacheKeys); err != nil {
+		return o, err
+	}
+	if o.CacheValues, err = op.ParseCacheType(a.cacheValues); err != nil {
+		return o, err
 	}
 	if o.Context == 0 {
 		o.Context = a.context
 	}
-	o.Executor, o.Q2Group, o.Progress = x, a.q2Group, a.progress("loading", true)
+	o.Q2Group = a.q2Group
+	return o, nil
+}
+
+// load opens the model on an executor. It takes over the executor, which it
+// closes when it fails.
+func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Options) (*opened, error) {
+	o, err := a.options(o)
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	o.Executor, o.Progress = x, a.progress("loading", true)
 	var m *model.Model
 	if s.data != nil {
 		m, err = model.OpenBytes(ctx, s.name, s.data, o)
@@ -127,7 +146,21 @@ func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Opti
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
+	a.sayCache(m, o)
 	return &opened{m, x}, nil
+}
+
+// sayCache tells how a cache is stored that is not in halves, and what that saves.
+func (a *app) sayCache(m *model.Model, o model.Options) {
+	if o.CacheKeys == op.CacheF16 && o.CacheValues == op.CacheF16 {
+		return
+	}
+	small, err := model.EstimateMemory(m.File(), o)
+	o.CacheKeys, o.CacheValues = op.CacheF16, op.CacheF16
+	halves, err2 := model.EstimateMemory(m.File(), o)
+	if err == nil && err2 == nil {
+		fmt.Fprintf(a.err, "cache: keys in %s, values in %s: %s instead of %s\n", a.cacheKeys, a.cacheValues, sizeText(small.Cache), sizeText(halves.Cache))
+	}
 }
 
 // open opens the model and the device that the flags name.

@@ -202,7 +202,11 @@ func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
 	r.AvgNS, r.DevNS = meanDeviation(r.SamplesNS)
 	r.AvgTS, r.DevTS = meanDeviation(r.SamplesTS)
 	if r.Gen > 0 {
-		e, err := model.EstimateMemory(m.File(), model.Options{})
+		o, err := b.options(model.Options{})
+		if err != nil {
+			return err
+		}
+		e, err := model.EstimateMemory(m.File(), o)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/runtime/graph"
-	"github.com/ternvk/tern/runtime/op"
 )
 
 const (
@@ -33,10 +32,6 @@ type memoryReport struct {
 
 // memory tells what the model takes with the context of the flags.
 func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport, error) {
-	act, err := op.ParseAct(a.activations)
-	if err != nil {
-		return nil, err
-	}
 	info, err := model.Describe(f)
 	if err != nil {
 		return nil, err
@@ -45,7 +40,11 @@ func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport
 	if positions == 0 {
 		positions = min(info.TrainedContext, defaultContext)
 	}
-	e, err := model.EstimateMemory(f, model.Options{Context: positions, Activations: act})
+	o, err := a.options(model.Options{Context: positions})
+	if err != nil {
+		return nil, err
+	}
+	e, err := model.EstimateMemory(f, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,64 @@
+package conform
+
+import (
+	"math/rand/v2"
+
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// Edges of Walsh-Hadamard transforms.
+var (
+	hadamardBlocks = []int{1024, 64, 128, 2048, 256, 512}
+	hadamardCounts = []int{1, 5, 2, 3, 17}
+)
+
+func signsOf(r *rand.Rand, n int) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		s[i] = float32(1 - 2*r.IntN(2))
+	}
+	return s
+}
+
+func hadamard(act op.Act) space {
+	return func(c *Case, r *rand.Rand) {
+		c.act = act
+		n, block := c.from(rowTokens), c.from(hadamardBlocks)
+		k := block * c.from(hadamardCounts)
+		v := pick(r, normal, outliers, wide, tiny, huge, zeros, halves, special)
+		var order op.HeadOrder
+		if r.IntN(2) == 0 {
+			order.Dim = k >> r.IntN(5)
+			for order.Dim*(k/order.Dim) != k {
+				order.Dim *= 2
+			}
+			order.Rep = 1
+			for _, rep := range []int{2, 3, 5} {
+				if heads := k / order.Dim; heads%rep == 0 && r.IntN(2) == 0 {
+					order.Rep = rep
+				}
+			}
+			order.Keys = k / order.Dim / order.Rep
+		}
+		c.shape(k/block, n, uint64(12*n*k), "n %d, k %d, blocks of %d, heads %+v, %s", n, k, block, order, v.name)
+		c.record = func(m *maker) {
+			m.constant(normal.floats(r, r.IntN(9)))
+			signs := m.constant(signsOf(r, k))
+			m.setConsts()
+			m.Hadamard("act", m.rows("x", n, k, v), signs, block, order)
+		}
+	}
+}
+
+func hadamardInverse(c *Case, r *rand.Rand) {
+	n, block := c.from(rowTokens), c.from(hadamardBlocks)
+	k := block * c.from(hadamardCounts)
+	v := pick(r, normal, outliers, wide, tiny, huge, zeros, special)
+	c.shape(k/block, n, uint64(12*n*k), "n %d, k %d, blocks of %d, %s", n, k, block, v.name)
+	c.record = func(m *maker) {
+		m.constant(normal.floats(r, r.IntN(9)))
+		signs := m.constant(signsOf(r, k))
+		m.setConsts()
+		m.HadamardInverse("x", m.rows("x", n, k, v), signs, block)
+	}
+}

@@ -1,0 +1,52 @@
+package op
+
+import (
+	"math"
+
+	"github.com/ternvk/tern/runtime/graph"
+)
+
+// Sizes of the blocks of a Walsh-Hadamard transform.
+const (
+	LeastHadamard = 64
+	MostHadamard  = 2048
+)
+
+// HeadOrder is a change in the order of heads of Dim elements: from all first heads
+// of Keys groups, then all second ones and so on, to the Rep heads of a group
+// together. The zero value changes nothing.
+type HeadOrder struct {
+	Dim, Keys, Rep int
+}
+
+// Hadamard is the normalised Walsh-Hadamard transform of signs times x, in blocks,
+// as activations. The signs are a vector for the rows' width.
+func (b *Builder) Hadamard(label string, x Rows, signs Const, block int, order HeadOrder) Acts {
+	if order == (HeadOrder{}) {
+		order = HeadOrder{x.K, 1, 1}
+	}
+	must(order.Dim*order.Keys*order.Rep == x.K, "%s: heads %+v in rows of %d", label, order, x.K)
+	b.checkHadamard(label, x, signs, block)
+	a := b.acts(label, x.N, x.K)
+	push := append(u32(x.N, x.K, signs.Offset), f32(rsqrtOf(block)))
+	push = append(push, u32(order.Dim, order.Keys, order.Rep)...)
+	b.add(label, "hadamard_"+b.Act.suffix(), x.K/block, x.N, u32(block), push, uint64(12*x.N*x.K), x.Bytes+a.Bytes,
+		graph.In(x.Value), graph.In(b.Consts), graph.Out(a.Value))
+	return a
+}
+
+// HadamardInverse undoes the transform of rows that were stored with it: x becomes
+// signs times its transform.
+func (b *Builder) HadamardInverse(label string, x Rows, signs Const, block int) {
+	b.checkHadamard(label, x, signs, block)
+	push := append(u32(x.N, x.K, signs.Offset), f32(rsqrtOf(block)))
+	b.add(label, "hadamard_inverse_f32", x.K/block, x.N, u32(block), push, uint64(12*x.N*x.K), 2*x.Bytes,
+		graph.InOut(x.Value), graph.In(b.Consts))
+}
+
+func (b *Builder) checkHadamard(label string, x Rows, signs Const, block int) {
+	must(block >= LeastHadamard && block <= MostHadamard && block&(block-1) == 0 && x.K%block == 0, "%s: blocks of %d in rows of %d", label, block, x.K)
+	must(signs.Len == x.K, "%s: %d signs for rows of %d", label, signs.Len, x.K)
+}
+
+func rsqrtOf(n int) float32 { return float32(1 / math.Sqrt(float64(n))) }
