@@ -44,6 +44,7 @@ type Config struct {
 	Eps                 float32
 	Rope                rope.Config
 	Tied                bool       // no output.weight: the embedding is the head
+	Rotation            *Rotation  // of the inputs of matrices; nil for none
 	Experts             op.Experts // zero without
 	ExpertFFN           int
 	SharedFFN           int  // of the expert that every token takes; 0 without
@@ -90,6 +91,7 @@ func ReadConfig(r *Reader) Config {
 		return c
 	}
 	c.Vocab, c.Tied = int(embd.Dims[1]), r.f.Tensor("output.weight") == nil
+	c.Rotation = readRotation(r, c.Tied)
 	h := c.Heads
 	r.Require(c.Layers >= 1 && c.Layers <= 1024, "block_count %d", c.Layers)
 	r.Require(c.Hidden >= 64 && c.Hidden%64 == 0 && c.Hidden <= 1<<20, "embedding_length %d: want a multiple of 64", c.Hidden)

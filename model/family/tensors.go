@@ -13,10 +13,15 @@ import (
 
 // Tensors is the list of what a model takes from its file.
 type Tensors struct {
+	rotation *Rotation
 	matrices []matrix
 	vectors  []vector
 	tables   []table
+	err      error
 }
+
+// NewTensors begins the list of a model.
+func NewTensors(c *Config) *Tensors { return &Tensors{rotation: c.Rotation} }
 
 // matrix is one upload: parts of tensors with rows of the same length, stacked.
 type matrix struct {
@@ -47,9 +52,26 @@ type table struct {
 	rope rope.Config
 }
 
-// Matrix asks for parts, stacked, with rows of k weights.
-func (t *Tensors) Matrix(to **op.Matrix, name string, k int, parts ...Part) {
+// Plain asks for parts, stacked, with rows of k weights, whose input is as it is.
+func (t *Tensors) Plain(to **op.Matrix, name string, k int, parts ...Part) {
 	t.matrices = append(t.matrices, matrix{to, name, k, parts})
+}
+
+// Linear asks for parts, stacked, with rows of k weights, whose input the file may
+// want to be rotated.
+func (t *Tensors) Linear(to *Linear, name string, k int, parts ...Part) {
+	t.Plain(&to.Matrix, name, k, parts...)
+	if rotated, err := t.rotation.takes(name, k, parts...); err != nil {
+		t.keep(err)
+	} else if rotated {
+		to.rotation = t.rotation
+	}
+}
+
+func (t *Tensors) keep(err error) {
+	if t.err == nil {
+		t.err = err
+	}
 }
 
 // Vector asks for a float32 tensor of the given dimensions, innermost first.
@@ -65,6 +87,9 @@ func (t *Tensors) Rope(to *op.Const, c rope.Config) {
 // Bytes is the memory that the matrices and constants of f take on a device, with
 // rope tables for the given number of positions.
 func (t *Tensors) Bytes(f *gguf.File, positions int) (weights, constants uint64, err error) {
+	if err := t.check(f); err != nil {
+		return 0, 0, err
+	}
 	for _, m := range t.matrices {
 		sources, err := m.sources(f)
 		if err != nil {
@@ -79,7 +104,19 @@ func (t *Tensors) Bytes(f *gguf.File, positions int) (weights, constants uint64,
 	for _, v := range t.tables {
 		floats += positions * v.rope.Dim
 	}
+	for _, width := range t.rotation.widths() {
+		floats += width
+	}
 	return weights, uint64(floats) * 4, nil
+}
+
+// check returns what is wrong with the list as a whole.
+func (t *Tensors) check(f *gguf.File) error {
+	t.keep(t.rotation.left())
+	if t.err != nil {
+		return fmt.Errorf("%s: %w", f.Name, t.err)
+	}
+	return nil
 }
 
 // Weights is what [Tensors.Load] has put on an executor.
@@ -92,6 +129,9 @@ type Weights struct {
 // number of positions among them. progress is told the bytes of the file done
 // so far.
 func (t *Tensors) Load(x graph.Executor, f *gguf.File, positions int, progress func(done, total uint64)) (w *Weights, err error) {
+	if err := t.check(f); err != nil {
+		return nil, err
+	}
 	var total, done uint64
 	sources := make([][]op.Source, len(t.matrices))
 	for i, m := range t.matrices {
@@ -110,6 +150,11 @@ func (t *Tensors) Load(x graph.Executor, f *gguf.File, positions int, progress f
 		}
 		*v.to = op.Const{Offset: len(consts), Len: len(data)}
 		consts = append(consts, data...)
+	}
+	for _, width := range t.rotation.widths() {
+		s := t.rotation.signs[width]
+		s.at = op.Const{Offset: len(consts), Len: width}
+		consts = append(consts, s.values...)
 	}
 	parts := [][]float32{consts}
 	at := len(consts)

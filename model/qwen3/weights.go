@@ -10,38 +10,35 @@ import (
 // Model is a model of the family.
 type Model struct {
 	family.Config
-	embd, head       *op.Matrix // head is nil when tied
-	outputNorm, rope op.Const
-	layers           []layer
+	ends   family.Vocabulary
+	rope   op.Const
+	layers []layer
 }
 
 // layer holds the tensors of one block. Matrices with the same input are stacked.
 type layer struct {
-	qkv, o                          *op.Matrix
-	attnNorm, ffnNorm, qNorm, kNorm op.Const
-	feed                            family.FeedForward
+	attnNorm, qNorm, kNorm op.Const
+	qkv, o                 family.Linear
+	ffnNorm                op.Const
+	feed                   family.FeedForward
 }
 
 // Tensors lists the tensors of the file.
 func (m *Model) Tensors() *family.Tensors {
-	var t family.Tensors
+	t := family.NewTensors(&m.Config)
 	h := m.Heads
 	q, kv := h.Q*h.Dim, h.KV*h.Dim
-	t.Matrix(&m.embd, "token_embd", m.Hidden, family.Rows("token_embd", m.Vocab))
-	if !m.Tied {
-		t.Matrix(&m.head, "output", m.Hidden, family.Rows("output", m.Vocab))
-	}
-	t.Vector(&m.outputNorm, "output_norm.weight", m.Hidden)
+	m.ends.Tensors(t, &m.Config)
 	t.Rope(&m.rope, m.Rope)
 	for i := range m.layers {
 		l, p := &m.layers[i], fmt.Sprintf("blk.%d.", i)
 		t.Vector(&l.attnNorm, p+"attn_norm.weight", m.Hidden)
-		t.Matrix(&l.qkv, p+"attn_qkv", m.Hidden, family.Rows(p+"attn_q", q), family.Rows(p+"attn_k", kv), family.Rows(p+"attn_v", kv))
+		t.Linear(&l.qkv, p+"attn_qkv", m.Hidden, family.Rows(p+"attn_q", q), family.Rows(p+"attn_k", kv), family.Rows(p+"attn_v", kv))
 		t.Vector(&l.qNorm, p+"attn_q_norm.weight", h.Dim)
 		t.Vector(&l.kNorm, p+"attn_k_norm.weight", h.Dim)
-		t.Matrix(&l.o, p+"attn_output", q, family.Rows(p+"attn_output", m.Hidden))
+		t.Linear(&l.o, p+"attn_output", q, family.Rows(p+"attn_output", m.Hidden))
 		t.Vector(&l.ffnNorm, p+"ffn_norm.weight", m.Hidden)
-		l.feed.Tensors(&t, p, &m.Config)
+		l.feed.Tensors(t, p, &m.Config)
 	}
-	return &t
+	return t
 }

@@ -10,9 +10,9 @@ import (
 // Model is a model of the family.
 type Model struct {
 	family.Config
-	embd, head       *op.Matrix // head is nil when tied
-	outputNorm, rope op.Const
-	layers           []layer
+	ends   family.Vocabulary
+	rope   op.Const
+	layers []layer
 }
 
 // layer holds the tensors of one block. Matrices with the same input are stacked.
@@ -20,35 +20,32 @@ type layer struct {
 	attnNorm, postNorm op.Const
 	feed               family.FeedForward
 	// of a layer with full attention
-	qkv          *op.Matrix // q heads, k heads, v heads, gates of q heads
-	o            *op.Matrix
+	qkv          family.Linear // q heads, k heads, v heads, gates of q heads
+	o            family.Linear
 	qNorm, kNorm op.Const
 	// of a recurrent layer
-	in, gates, out    *op.Matrix // q, k, v heads and z; beta and alpha
+	in, out           family.Linear // in: q, k, v heads and z
+	gates             *op.Matrix    // beta and alpha
 	conv, a, dt, norm op.Const
 }
 
 // Tensors lists the tensors of the file.
 func (m *Model) Tensors() *family.Tensors {
-	var t family.Tensors
-	t.Matrix(&m.embd, "token_embd", m.Hidden, family.Rows("token_embd", m.Vocab))
-	if !m.Tied {
-		t.Matrix(&m.head, "output", m.Hidden, family.Rows("output", m.Vocab))
-	}
-	t.Vector(&m.outputNorm, "output_norm.weight", m.Hidden)
+	t := family.NewTensors(&m.Config)
+	m.ends.Tensors(t, &m.Config)
 	t.Rope(&m.rope, m.Rope)
 	for i := range m.layers {
 		l, p := &m.layers[i], fmt.Sprintf("blk.%d.", i)
 		t.Vector(&l.attnNorm, p+"attn_norm.weight", m.Hidden)
 		if m.HasState(i) {
-			m.deltaTensors(&t, l, p)
+			m.deltaTensors(t, l, p)
 		} else {
-			m.attentionTensors(&t, l, p)
+			m.attentionTensors(t, l, p)
 		}
 		t.Vector(&l.postNorm, p+"post_attention_norm.weight", m.Hidden)
-		l.feed.Tensors(&t, p, &m.Config)
+		l.feed.Tensors(t, p, &m.Config)
 	}
-	return &t
+	return t
 }
 
 // attn_q holds for each head its rows of queries, then its rows of gates.
@@ -63,19 +60,19 @@ func (m *Model) attentionTensors(t *family.Tensors, l *layer, p string) {
 		queries, gates = append(queries, head(2*n)), append(gates, head(2*n+1))
 	}
 	parts := append(queries, family.Rows(p+"attn_k", kv), family.Rows(p+"attn_v", kv))
-	t.Matrix(&l.qkv, p+"attn_qkv", m.Hidden, append(parts, gates...)...)
+	t.Linear(&l.qkv, p+"attn_qkv", m.Hidden, append(parts, gates...)...)
 	t.Vector(&l.qNorm, p+"attn_q_norm.weight", h.Dim)
 	t.Vector(&l.kNorm, p+"attn_k_norm.weight", h.Dim)
-	t.Matrix(&l.o, p+"attn_output", q, family.Rows(p+"attn_output", m.Hidden))
+	t.Linear(&l.o, p+"attn_output", q, family.Rows(p+"attn_output", m.Hidden))
 }
 
 func (m *Model) deltaTensors(t *family.Tensors, l *layer, p string) {
 	d := m.Delta
-	t.Matrix(&l.in, p+"attn_qkv_gate", m.Hidden, family.Rows(p+"attn_qkv", d.Channels()), family.Rows(p+"attn_gate", d.Inner()))
-	t.Matrix(&l.gates, p+"ssm_beta_alpha", m.Hidden, family.Rows(p+"ssm_beta", d.Values), family.Rows(p+"ssm_alpha", d.Values))
+	t.Linear(&l.in, p+"attn_qkv_gate", m.Hidden, family.Rows(p+"attn_qkv", d.Channels()), family.Rows(p+"attn_gate", d.Inner()))
+	t.Plain(&l.gates, p+"ssm_beta_alpha", m.Hidden, family.Rows(p+"ssm_beta", d.Values), family.Rows(p+"ssm_alpha", d.Values))
 	t.Vector(&l.conv, p+"ssm_conv1d.weight", d.Taps, d.Channels())
 	t.Vector(&l.a, p+"ssm_a", d.Values)
 	t.Vector(&l.dt, p+"ssm_dt.bias", d.Values)
 	t.Vector(&l.norm, p+"ssm_norm.weight", d.Dim)
-	t.Matrix(&l.out, p+"ssm_out", d.Inner(), family.Rows(p+"ssm_out", m.Hidden))
+	t.Linear(&l.out, p+"ssm_out", d.Inner(), family.Rows(p+"ssm_out", m.Hidden))
 }

@@ -1,0 +1,110 @@
+package family
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// Linear is a matrix with what the file wants to be done to its input first.
+type Linear struct {
+	*op.Matrix
+	rotation *Rotation // nil for nothing
+}
+
+// In is the input of the matrix: what make records, rotated if the file asks for it.
+func (l *Linear) In(b *op.Builder, make func(b *op.Builder) op.Acts) op.Acts {
+	if l.rotation == nil {
+		return make(b)
+	}
+	return l.rotate(b, op.Rows(make(b.Float())), op.HeadOrder{})
+}
+
+// InGrouped is In for the output of a gated delta net, whose heads some files want in
+// another order.
+func (l *Linear) InGrouped(b *op.Builder, d op.Delta, make func(b *op.Builder) op.Acts) op.Acts {
+	if l.rotation == nil {
+		return make(b)
+	}
+	var order op.HeadOrder
+	if l.rotation.grouped {
+		order = op.HeadOrder{Dim: d.Dim, Keys: d.Keys, Rep: d.Values / d.Keys}
+	}
+	return l.rotate(b, op.Rows(make(b.Float())), order)
+}
+
+// InBoth is In, and the same input as it is.
+func (l *Linear) InBoth(b *op.Builder, make func(b *op.Builder) op.Acts) (rotated, plain op.Acts) {
+	if l.rotation == nil {
+		a := make(b)
+		return a, a
+	}
+	x := op.Rows(make(b.Float()))
+	return l.rotate(b, x, op.HeadOrder{}), b.Quantize("act", x)
+}
+
+func (l *Linear) rotate(b *op.Builder, x op.Rows, order op.HeadOrder) op.Acts {
+	return b.Hadamard("rotate", x, l.rotation.signs[x.K].at, l.rotation.block, order)
+}
+
+// widths lists the widths that have signs.
+func (c *Rotation) widths() []int {
+	if c == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.signs))
+}
+
+// Vocabulary is the two ends of a model: the embedding, and the head, which may be
+// the same matrix.
+type Vocabulary struct {
+	embd *op.Matrix
+	head Linear
+	norm op.Const
+	rows *Rotation // of the rows of the embedding
+}
+
+// Tensors lists the tensors of the ends.
+func (v *Vocabulary) Tensors(t *Tensors, c *Config) {
+	t.Plain(&v.embd, "token_embd", c.Hidden, Rows("token_embd", c.Vocab))
+	if !c.Tied {
+		t.Linear(&v.head, "output", c.Hidden, Rows("output", c.Vocab))
+	}
+	t.Vector(&v.norm, "output_norm.weight", c.Hidden)
+	if c.Rotation != nil && c.Rotation.embedding {
+		v.rows = c.Rotation
+		if _, ok := c.Rotation.folded[embedding]; ok && c.Tied {
+			c.Rotation.folded[embedding] = true
+		}
+		if c.Rotation.signs[c.Hidden] == nil {
+			t.keep(noSigns(c.Hidden, "token_embd"))
+		}
+	}
+}
+
+// Embed looks up the batch's tokens: [n][hidden].
+func (v *Vocabulary) Embed(b *op.Builder) op.Rows {
+	x := b.Embed(v.embd)
+	if v.rows != nil {
+		b.HadamardInverse("rotate_back", x, v.rows.signs[x.K].at, v.rows.block)
+	}
+	return x
+}
+
+// Logits adds y, checks that x is finite and returns the logits of the tokens that
+// the batch asks for: [outputs][vocab], none if it asks for none.
+func (v *Vocabulary) Logits(b *op.Builder, c *Config, x, y op.Rows) op.Rows {
+	b.Layer(-1)
+	b.AddCheck("residual", x, y)
+	if b.Layout.Out == 0 {
+		return op.Rows{}
+	}
+	head := v.head
+	if c.Tied {
+		head = Linear{v.embd, v.rows}
+	}
+	x = b.Outputs(x) // [outputs, hidden]
+	h := head.In(b, func(b *op.Builder) op.Acts { return b.Norm("output_norm", x, nil, v.norm, c.Eps) })
+	return b.MulMat("output", head.Matrix, h)
+}
