@@ -182,11 +182,11 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	m = &Model{x: o.Executor, file: f, net: net, config: c, options: o, programs: map[shape]*recorded{}, sessions: map[*Session]bool{}}
-	defer func() {
+	defer func(m *Model) { // returning nil clears the result
 		if err != nil {
 			m.free()
 		}
-	}()
+	}(m)
 	if m.tok, err = readTokenizer(f, c); err != nil {
 		return nil, err
 	}

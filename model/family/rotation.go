@@ -56,7 +56,6 @@ func readRotation(r *Reader, tied bool) *Rotation {
 		c.folded[name] = false
 	}
 	c.embedding = slices.Equal(inverse, []string{embedding})
-	c.readSigns(r, refuse)
 	switch {
 	case version != 1 && version != 2:
 		refuse("version", "%d: 1 and 2 are known", version)
@@ -69,6 +68,7 @@ func readRotation(r *Reader, tied bool) *Rotation {
 	case version == 2 && !(tiedOutput && tied && c.embedding):
 		refuse("tied_output", "version 2 wants it true, %s in inverse_weight_names and no output.weight", embedding)
 	}
+	c.readSigns(r, refuse)
 	return c
 }
 
