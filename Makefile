@@ -58,6 +58,8 @@ bench: driver ## speed of the embedded model on the chosen device
 
 conform: test-tools sid-root ## everything on every driver here: long
 	TERN_CONFORM=all $(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(GO) test -count=1 -timeout 4h $(DEVICE)
+	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify --full --every-way
+	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify -m synth:wide --full --every-way
 	$(MAKE) --no-print-directory test-arm64
 
 sid-root: ## unpack Debian sid's lavapipe (cooperative matrices) into .root/sid

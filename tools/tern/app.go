@@ -36,6 +36,7 @@ type app struct {
 	cacheValues string
 	kernelDir   string
 	kernels     []string
+	force       []string // features to use though the device does not ask for them
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {

@@ -51,5 +51,5 @@ func (a *app) vulkan(device string) (*runtime.Device, error) {
 			return nil, fmt.Errorf("--kernels: %w", err)
 		}
 	}
-	return runtime.Open(runtime.Options{Device: device, Profile: a.profile, Kernels: kernels, KernelDir: a.kernelDir})
+	return runtime.Open(runtime.Options{Device: device, Profile: a.profile, Kernels: kernels, KernelDir: a.kernelDir, Force: a.force})
 }

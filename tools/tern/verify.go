@@ -22,7 +22,7 @@ import (
 const verifyTokens = 96
 
 func (a *app) verifyCommand() *cobra.Command {
-	var full bool
+	var full, everyWay bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that this device computes the right bits",
@@ -30,7 +30,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			"and synth:wide do. Prints one line to paste; the exit status is 1 when the device is wrong. Logits of other models\n" +
 			"can be compared between devices by their lines.",
 		Example: `  tern verify
-  tern verify --full
+  tern verify --full --every-way
   tern verify -m synth:wide --activations f32
   tern verify -m model.gguf --device 1`,
 		Args: usage(cobra.NoArgs),
@@ -47,7 +47,8 @@ func (a *app) verifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := a.load(ctx, s, x, model.Options{Context: max(a.context, golden.Tokens)})
+			o := model.Options{Context: max(a.context, golden.Tokens)}
+			m, err := a.load(ctx, s, x, o)
 			if err != nil {
 				return err
 			}
@@ -57,10 +58,9 @@ func (a *app) verifyCommand() *cobra.Command {
 				return err
 			}
 			hash := sha256.New()
-			for _, ids := range sequences {
-				if err := a.writeLogits(ctx, m.Model, ids, hash); err != nil {
-					return err
-				}
+			sums, err := way{together: 1}.hashes(ctx, m.Model, sequences, hash)
+			if err != nil {
+				return err
 			}
 			got, verdict := hex.EncodeToString(hash.Sum(nil)), "right"
 			switch {
@@ -71,9 +71,19 @@ func (a *app) verifyCommand() *cobra.Command {
 			}
 			_, printed := fmt.Fprintf(a.out, "tern %s | %s | arithmetic %d, %s | %s, file %.12s | logits %s | %s\n",
 				version(), x.Name(), model.ArithmeticVersion, a.activations, s.name, golden.File, got, verdict)
-			return errors.Join(printed, err)
+			if !everyWay || printed != nil || err != nil {
+				return errors.Join(printed, err)
+			}
+			var used []string
+			if a.device != referenceDevice {
+				if used, err = contracts(m.Model); err != nil {
+					return err
+				}
+			}
+			return a.verifyWays(ctx, s, o, used, sequences, sums)
 		}),
 	}
+	cmd.Flags().BoolVar(&everyWay, "every-way", false, "also with prompts cut in pieces, token by token, five sequences in one batch, and each implementation forced")
 	cmd.Flags().BoolVar(&full, "full", false, "use the model's longest golden hash, not the shortest")
 	return cmd
 }
