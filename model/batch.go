@@ -171,7 +171,7 @@ func (m *Model) admit(requests []Request) error {
 	for s, n := range grow {
 		want := len(s.tokens) + n
 		if want > m.options.Context {
-			return fmt.Errorf("%s: %d tokens and %d more in a context of %d: %w", m.file.Name, len(s.tokens), n, m.options.Context, ErrContextFull)
+			return fmt.Errorf("%s: %d tokens in a context of %d: %w", m.file.Name, want, m.options.Context, ErrContextFull)
 		}
 		if !m.pages.take(&s.pages, (want+op.PageTokens-1)/op.PageTokens) {
 			return fmt.Errorf("%s: no cache pages left for %d positions: close a session or open the model with more sequences: %w", m.file.Name, want, ErrContextFull)

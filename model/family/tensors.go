@@ -167,14 +167,15 @@ func (t *Tensors) Load(x graph.Executor, f *gguf.File, positions int, progress f
 	defer func() {
 		if err != nil {
 			w.Free(x)
+			w = nil
 		}
 	}()
 	if w.Consts, err = op.UploadConsts(x, parts...); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
+		return w, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	for i, m := range t.matrices {
 		if *m.to, err = op.Upload(x, m.name, sources[i]...); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name, err)
+			return w, fmt.Errorf("%s: %w", f.Name, err)
 		}
 		w.matrices = append(w.matrices, *m.to)
 		for _, s := range sources[i] {
