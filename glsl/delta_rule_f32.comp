@@ -20,12 +20,12 @@ float join(float part[8]) {
 void main() {
     uint column = group_x() * LOCAL + gl_LocalInvocationIndex;
     if (column >= VALUES * DIM) return;
-    uint h = column / DIM, j = column % DIM, seq = sequences + 4u * gl_WorkGroupID.y;
+    uint h = column / DIM, seq = sequences + 4u * gl_WorkGroupID.y;
     uint first = batch[seq], end = first + batch[seq + 1u], read = batch[seq + 2u], write = batch[seq + 3u];
     float m[DIM];
     for (uint i = 0u; i < DIM; i++) m[i] = 0.0;
     if (read != 0xffffffffu)
-        for (uint i = 0u; i < DIM; i++) m[i] = state[((read * VALUES + h) * DIM + i) * DIM + j];
+        for (uint i = 0u; i < DIM; i++) m[i] = state[(read * VALUES * DIM + column) * DIM + i];
     for (uint t = first; t < end; t++) {
         uint q = out_row(n, t) + h % KEYS * DIM, k = q + KEYS * DIM, v = out_row(n, t) + 2u * KEYS * DIM + column;
         uint gates = raw_row(t) + CHANNELS + VALUES * DIM + h;
@@ -49,5 +49,5 @@ void main() {
         }
         x[v] = tidy(join(part));
     }
-    for (uint i = 0u; i < DIM; i++) state[((write * VALUES + h) * DIM + i) * DIM + j] = m[i];
+    for (uint i = 0u; i < DIM; i++) state[(write * VALUES * DIM + column) * DIM + i] = m[i];
 }

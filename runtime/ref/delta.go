@@ -135,7 +135,7 @@ func deltaInputs(node *graph.Node, args [][]uint32) {
 //
 //	spec  dim, k heads, v heads
 //	push  n, sequences (offset in batch)
-//	0 io  x   1 io state [slot][v heads][i][j]   2 in batch
+//	0 io  x   1 io state [slot][v heads][j][i]   2 in batch
 //	domain: v heads * dim, sequences
 func deltaRule(node *graph.Node, args [][]uint32) {
 	p := node.Push
@@ -148,7 +148,7 @@ func deltaRule(node *graph.Node, args [][]uint32) {
 		m := make([]float32, dim)
 		for i := range m {
 			if s.read != fresh {
-				m[i] = state[((s.read*d.valueHeads+h)*dim+i)*dim+j]
+				m[i] = state[((s.read*d.valueHeads+h)*dim+j)*dim+i]
 			}
 		}
 		for t := s.first; t < s.first+s.count; t++ {
@@ -167,7 +167,7 @@ func deltaRule(node *graph.Node, args [][]uint32) {
 			*v = Tidy(dot8(m, q))
 		}
 		for i := range m {
-			state[((s.write*d.valueHeads+h)*dim+i)*dim+j] = m[i]
+			state[((s.write*d.valueHeads+h)*dim+j)*dim+i] = m[i]
 		}
 	})
 }

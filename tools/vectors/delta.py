@@ -96,7 +96,7 @@ def dot(a, b):
 
 def delta_rule():
     f = File("delta_rule_f32")
-    d = Net(2, 2, 16, 2)
+    d = Net(1, 2, 32, 2)
     for t in range(d.n):
         d.raw[t][d.channels + d.inner:] = [abs(x) for x in numbers(2 * d.values, Fraction(1, 2))]
     state = [[[numbers(d.dim) for _ in range(d.dim)] for _ in range(d.values)] for _ in range(d.slots)]
@@ -106,7 +106,7 @@ def delta_rule():
     for first, count, read, write in d.records:
         for h in range(d.values):
             for j in range(d.dim):
-                m = [Fraction(0) if read == FRESH else start[read][h][i][j] for i in range(d.dim)]
+                m = [Fraction(0) if read == FRESH else start[read][h][j][i] for i in range(d.dim)]
                 for t in range(first, first + count):
                     out, (beta, decay) = d.out[t], (g[h] for g in d.gates(t))
                     q, k = (out[(kind * d.keys + h % d.keys) * d.dim:][:d.dim] for kind in (0, 1))
@@ -116,7 +116,7 @@ def delta_rule():
                     m = [tidy(add(x, mul(e, y))) for x, y in zip(m, k)]
                     out[at] = tidy(dot(m, q))
                 for i in range(d.dim):
-                    state[write][h][i][j] = m[i]
+                    state[write][h][j][i] = m[i]
     f.case("one sequence goes on, one begins", (d.inner, 2), d.spec(), [d.n, d.sequences],
            [arg_io("f32", before, d.words()), arg_io("f32", state_before, flat()), arg_in("u32", d.batch)])
     return f
