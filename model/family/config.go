@@ -186,8 +186,12 @@ func (r *Reader) Optional(key string) int {
 // Int reads a whole number; a missing one is an error if or is 0.
 func (r *Reader) Int(key string, or int) int { return int(value(r, r.f.U32, key, uint32(or))) }
 
-// Float reads a number; a missing one is an error if or is 0.
-func (r *Reader) Float(key string, or float32) float32 { return value(r, r.f.F32, key, or) }
+// Float reads a finite number; a missing one is an error if or is 0.
+func (r *Reader) Float(key string, or float32) float32 {
+	v := value(r, r.f.F32, key, or)
+	r.Require(v-v == 0, "%s %g: want a finite number", key, v)
+	return v
+}
 
 // Ints reads a list of whole numbers; nil if it is missing.
 func (r *Reader) Ints(key string) []int32 {
@@ -228,6 +232,12 @@ func (r *Reader) rope(c *Config) rope.Config {
 		rc.BetaFast = float64(r.Float("rope.scaling.yarn_beta_fast", 32))
 		rc.BetaSlow = float64(r.Float("rope.scaling.yarn_beta_slow", 1))
 		r.Require(rc.Factor >= 1 && rc.Factor <= 1024, "rope.scaling.factor %g: want 1 to 1024", rc.Factor)
+		r.Require(rc.Original >= 1, "rope.scaling.original_context_length %d: want 1 or more", rc.Original)
+		r.Require(rc.BetaSlow > 0 && rc.BetaFast > 0, "rope.scaling.yarn_beta_fast %g, yarn_beta_slow %g: want more than 0", rc.BetaFast, rc.BetaSlow)
+		if v, ok, err := r.f.F32(r.arch + ".rope.scaling.yarn_log_multiplier"); ok || err != nil {
+			r.keep(err)
+			r.Require(v == 0, "rope.scaling.yarn_log_multiplier %g: only 0 is known", v) // ignored, it would spoil the magnitude
+		}
 	default:
 		r.Require(false, "rope.scaling.type %q: only yarn is known", kind)
 	}

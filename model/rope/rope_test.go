@@ -51,6 +51,27 @@ func TestYaRN(t *testing.T) {
 	}
 }
 
+// BL-42: the magnitude 1 + 0.1 ln(factor) is applied once, whatever the position; an
+// explicit factor multiplies it. cos and sin against the standard library.
+func TestMagnitude(t *testing.T) {
+	yarn := Config{Dim: 128, Base: 1e6, Factor: 4, Original: 32768, ExtFactor: 1, AttnFactor: 1, BetaFast: 32, BetaSlow: 1}
+	freq, _ := yarn.Frequencies()
+	for _, attn := range []float64{1, 0.5, 1 / (1 + 0.1*math.Log(4))} {
+		yarn.AttnFactor = attn
+		table := yarn.Table(40001)
+		for _, pos := range []int{0, 1, 32767, 40000} {
+			for i, f := range freq {
+				m := attn * (1 + 0.1*math.Log(4))
+				c, s := m*math.Cos(float64(pos)*f), m*math.Sin(float64(pos)*f)
+				got := table[pos*128+2*i:][:2]
+				if math.Abs(float64(got[0])-c) > 1e-7 || math.Abs(float64(got[1])-s) > 1e-7 {
+					t.Fatalf("attn_factor %g, position %d, pair %d: %v, want %g and %g", attn, pos, i, got, c, s)
+				}
+			}
+		}
+	}
+}
+
 // The tables of three models, word for word. Arithmetic version 1.
 func TestTablesAreGolden(t *testing.T) {
 	yarn := func(original int) Config {
