@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ternvk/tern/model"
+	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
 
@@ -117,7 +118,8 @@ func (b *bench) run(ctx context.Context) error {
 	if len(tests) == 0 || b.repeat < 1 {
 		return usagef("nothing to measure: -p, -n and -r are too small")
 	}
-	m, err := b.open(ctx, model.Options{Context: longest, Chunk: b.chunk})
+	b.context = max(b.context, longest)
+	m, err := b.open(ctx, model.Options{Context: b.context, Chunk: b.chunk})
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,34 @@ func (b *bench) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return table.end()
+	if err := table.end(); err != nil {
+		return err
+	}
+	return b.reportMemory(ctx, m)
+}
+
+// reportMemory tells what the device holds, and what was estimated from the file.
+func (b *bench) reportMemory(ctx context.Context, m *opened) error {
+	d, ok := m.x.(*runtime.Device)
+	if !ok {
+		return nil
+	}
+	s, err := b.source()
+	if err != nil {
+		return err
+	}
+	e, err := b.memory(ctx, m.File(), s)
+	if err != nil {
+		return err
+	}
+	var held, allocated uint64
+	for _, u := range d.Stats().Purposes {
+		held += u.Bytes
+		allocated += u.BlockBytes
+	}
+	_, err = fmt.Fprintf(b.err, "device memory: %s in buffers, %s allocated, %s estimated (%+.1f %%) for %d positions\n",
+		sizeText(held), sizeText(allocated), sizeText(e.Total), 100*(float64(held)/float64(e.Total)-1), e.Context)
+	return err
 }
 
 // tests lists what the flags ask for, and the context that it takes.
