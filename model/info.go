@@ -1,6 +1,8 @@
 package model
 
 import (
+	"strings"
+
 	"github.com/ternvk/tern/model/family"
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/runtime/op"
@@ -15,6 +17,8 @@ type Info struct {
 	Heads, KVHeads, HeadDim int
 	Vocab, TrainedContext   int
 	Tied                    bool
+	Experts, ExpertsUsed    int    // of a mixture; 0 without
+	Recurrent               int    // layers with recurrent state
 	MatrixBytesPerToken     uint64 // weights read to decode one token
 }
 
@@ -38,6 +42,12 @@ func Describe(f *gguf.File) (Info, error) {
 		Architecture: c.Architecture, Layers: c.Layers, Hidden: c.Hidden, FFN: c.FFN,
 		Heads: c.Heads.Q, KVHeads: c.Heads.KV, HeadDim: c.Heads.Dim,
 		Vocab: c.Vocab, TrainedContext: c.Context, Tied: c.Tied,
+		Experts: c.Experts.Count, ExpertsUsed: c.Experts.Used,
+	}
+	for layer := range c.Layers {
+		if c.HasState(layer) {
+			i.Recurrent++
+		}
 	}
 	i.Name, _, _ = f.String("general.name")
 	elements := map[gguf.Type]uint64{}
@@ -48,7 +58,11 @@ func Describe(f *gguf.File) (Info, error) {
 		if elements[t.Type] > elements[0] && t.Type != gguf.F32 {
 			i.Quantisation = t.Type.String()
 		}
-		if t.Name != "token_embd.weight" || c.Tied {
+		switch {
+		case t.Name == "token_embd.weight" && !c.Tied:
+		case strings.HasSuffix(t.Name, "_exps.weight"):
+			i.MatrixBytesPerToken += t.Size / uint64(c.Experts.Count) * uint64(c.Experts.Used)
+		default:
 			i.MatrixBytesPerToken += t.Size
 		}
 	}

@@ -95,11 +95,11 @@ func ReadConfig(r *Reader) Config {
 	h := c.Heads
 	r.Require(c.Layers >= 1 && c.Layers <= 1024, "block_count %d", c.Layers)
 	r.Require(c.Hidden >= 64 && c.Hidden%64 == 0 && c.Hidden <= 1<<20, "embedding_length %d: want a multiple of 64", c.Hidden)
-	r.Require(h.Q >= 1 && h.KV >= 1 && h.Q%h.KV == 0 && h.Q <= 4096, "head_count %d, head_count_kv %d: the first must be a multiple of the second", h.Q, h.KV)
-	r.Require(h.Dim == 64 || h.Dim == 128 || h.Dim == 256, "key_length %d: want 64, 128 or 256", h.Dim)
-	r.Require(value == h.Dim, "value_length %d differs from key_length %d", value, h.Dim)
+	r.Require(h.Q >= 1 && h.KV >= 1 && h.Q%h.KV == 0 && h.Q <= 4096, "attention.head_count %d, head_count_kv %d: the first must be a multiple of the second", h.Q, h.KV)
+	r.Require(h.Dim == 64 || h.Dim == 128 || h.Dim == 256, "attention.key_length %d: want 64, 128 or 256", h.Dim)
+	r.Require(value == h.Dim, "attention.value_length %d differs from key_length %d", value, h.Dim)
 	r.Require(c.Context >= 1 && c.Context <= 1<<20, "context_length %d: want 1 to 1,048,576", c.Context)
-	r.Require(c.Eps >= 1e-12 && c.Eps < 1, "layer_norm_rms_epsilon %g", c.Eps)
+	r.Require(c.Eps >= 1e-12 && c.Eps < 1, "attention.layer_norm_rms_epsilon %g", c.Eps)
 	r.Require(c.Rope.Base > 1, "rope.freq_base %g", c.Rope.Base)
 	return c
 }

@@ -47,13 +47,12 @@ func PackedBytes(sources ...Source) (n uint64) {
 	return n
 }
 
-// runs cuts stacked sources where the format changes, and where the rows so far do
-// not fill groups.
+// runs cuts stacked sources where the format changes.
 func runs(sources []Source) (list [][]Source) {
 	first := 0
 	for i := range sources {
 		end := i + 1
-		if end == len(sources) || sources[end].Format != sources[i].Format || sources[i].Rows%groupRows != 0 {
+		if end == len(sources) || sources[end].Format != sources[i].Format {
 			list = append(list, sources[first:end])
 			first = end
 		}
