@@ -78,6 +78,7 @@ func TestForeign(t *testing.T) {
 
 // TERN_DISABLE leaves optional queries out, because drivers exist that crash in
 // them.
+// BL-19.
 func TestQueriesAreLeftOut(t *testing.T) {
 	t.Setenv(DisableVariable, "coopmat,budget")
 	d := open(t, Options{Disable: []string{"probe"}})
@@ -88,6 +89,7 @@ func TestQueriesAreLeftOut(t *testing.T) {
 }
 
 // The pipeline cache and the probe's outcome are kept, and damage is ignored.
+// BL-62.
 func TestCacheFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "кэш 缓存 ☃")
 	use := func() (loaded int, cached bool) {

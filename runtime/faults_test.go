@@ -212,6 +212,7 @@ func TestFreedAndClosed(t *testing.T) {
 	}
 }
 
+// BL-27.
 func TestDeviceLost(t *testing.T) {
 	for lose := 1; lose < 12; lose++ {
 		d := open(t, Options{Test: Test{LoseSubmit: lose, Caps: plan.Caps{Discrete: true}}, Disable: []string{"probe"}})
@@ -267,6 +268,7 @@ func (c *countdown) Err() error {
 
 // Programs are cut by estimated time, give the same words then, and stop
 // between two submissions when the context ends.
+// BL-27.
 func TestSegments(t *testing.T) {
 	d := open(t, Options{Disable: []string{"probe"}})
 	want := runNorm(t, ref.New(), 3, 128)
@@ -417,6 +419,7 @@ func TestPipelinesAreTrimmed(t *testing.T) {
 	}
 }
 
+// BL-31.
 func TestTwoGoroutinesAndTwoDevices(t *testing.T) {
 	want := runNorm(t, ref.New(), 5, 192)
 	a, b := open(t, Options{Disable: []string{"probe"}}), open(t, Options{Disable: []string{"probe"}})
@@ -469,6 +472,7 @@ func TestOpenOften(t *testing.T) {
 	}
 }
 
+// BL-18.
 func TestNoDriver(t *testing.T) {
 	for name, value := range map[string]string{"VK_ICD_FILENAMES": "/nonexistent", vk.LoaderVariable: "/nonexistent.so"} {
 		t.Run(name, func(t *testing.T) {

@@ -76,6 +76,7 @@ func TestProbeRefuses(t *testing.T) {
 }
 
 // A feature that computes wrong words is switched off, with a note.
+// BL-24, BL-26.
 func TestProbeSwitchesOff(t *testing.T) {
 	dir := t.TempDir()
 	broken(t, dir, "probe_i8__dot", spirv.OpFMul, spirv.OpFAdd)

@@ -63,6 +63,7 @@ func readTemplate(t testing.TB, name string) string {
 }
 
 // TestJinja compares with Jinja2 itself.
+// BL-50, BL-51.
 func TestJinja(t *testing.T) {
 	for i, c := range loadCases(t).Cases {
 		src := c.Source
@@ -138,6 +139,7 @@ func trustedMarkers(r Rendered) (m []string) {
 	return m
 }
 
+// BL-48.
 func TestTrust(t *testing.T) {
 	tpl, err := Parse(readTemplate(t, "qwen3"))
 	if err != nil {

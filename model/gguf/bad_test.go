@@ -115,6 +115,7 @@ var badFiles = []struct {
 	{"no data", raw(mag, v3, n(1, 0), tensor("w", 0, 0, 8)), "truncated"},
 }
 
+// Among them are BL-03 (unknown types), BL-08 (a dimension of 0) and BL-10 (keys).
 func TestBadFiles(t *testing.T) {
 	for _, c := range badFiles {
 		_, err := Parse("bad.gguf", c.data)

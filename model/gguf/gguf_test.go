@@ -289,6 +289,7 @@ func TestFlipped(t *testing.T) {
 }
 
 // TestLegacyQ2 writes the same tensors as id 42 in both geometries.
+// BL-01.
 func TestLegacyQ2(t *testing.T) {
 	for _, typ := range []Type{Q2_0, Q2_0_G128} {
 		specs := []Spec{
@@ -349,6 +350,7 @@ func TestLegacyQ2(t *testing.T) {
 	}
 }
 
+// BL-03: ids 41, 142 and 143 are Q1_0, PQ2_0 and PTQ1_0.
 func TestTypes(t *testing.T) {
 	for typ, want := range map[Type]uint64{
 		F32: 1024, F16: 512, BF16: 512, Q4_0: 144, Q4_1: 160, Q8_0: 272, Q2_K: 84, Q4_K: 144, Q6_K: 210,

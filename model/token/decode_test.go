@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// BL-53.
 func TestDecoder(t *testing.T) {
 	for _, c := range []struct {
 		pieces []string

@@ -1,7 +1,9 @@
 package conform
 
 import (
+	"bytes"
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -114,6 +116,33 @@ func TestHalfProductEqualsFloatProduct(t *testing.T) {
 			})
 		}
 		equalWords(t, "mul_mat", product(op.F16), product(op.F32))
+	})
+}
+
+// BL-36: sums beyond the range of halves are exact: 4096 weights of +1 with
+// activations of 40.
+func TestLargeSums(t *testing.T) {
+	const k, want = 4096, 163840
+	block := append([]byte{0, 0x3c}, bytes.Repeat([]byte{0xaa}, 16)...) // scale 1, codes +1
+	x40 := make([]float32, k)
+	for i := range x40 {
+		x40[i] = 40
+	}
+	onBoth(t, func(t *testing.T, x graph.Executor) {
+		for _, act := range []op.Act{op.F32, op.F16, op.I8} {
+			out := evaluate(t, x, act, func(m *maker) {
+				matrix, err := op.Upload(x, "ones", op.Source{Name: "ones", Format: op.Formats()[0], Rows: 1, K: k, Data: bytes.Repeat(block, k/64)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows := op.Rows{Value: m.input("x", graph.F32, wordsOf(x40), k, 1), N: 1, K: k}
+				m.MulMat("product", matrix, m.Quantize("act", rows))
+			})
+			got := math.Float32frombits(out[0])
+			if off := math.Abs(float64(got) - want); act != op.I8 && off != 0 || !(off <= want*1e-6) {
+				t.Errorf("%v: the sum is %g, want %d", act, got, want)
+			}
+		}
 	})
 }
 

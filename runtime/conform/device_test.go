@@ -78,6 +78,7 @@ func TestDevice(t *testing.T) {
 
 // Kernels find their rows when the grid is folded, as it is beyond 65,535
 // workgroups.
+// BL-13.
 func TestFoldedGrid(t *testing.T) {
 	device := runtime.Options{}
 	device.Test.Caps.GroupsX = 300

@@ -8,6 +8,7 @@ import (
 	"github.com/ternvk/tern/runtime/graph"
 )
 
+// BL-15.
 func TestMemoryType(t *testing.T) {
 	noCached := h200()
 	noCached.Types = []MemoryType{{DeviceLocal, 0}, {Mapped, 1}}
@@ -54,6 +55,7 @@ func TestMemoryType(t *testing.T) {
 	}
 }
 
+// BL-17.
 func TestRoom(t *testing.T) {
 	s := uma()
 	for _, c := range []struct {
@@ -109,6 +111,7 @@ func TestBlockBytes(t *testing.T) {
 	}
 }
 
+// BL-22.
 func TestPick(t *testing.T) {
 	card := h200()
 	card.Name, card.UUID = "GeForce RTX 3060", UUID{7}
@@ -162,6 +165,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// BL-22.
 func TestMerge(t *testing.T) {
 	amdvlk, radv := uma(), uma()
 	amdvlk.DriverID, amdvlk.DriverName, amdvlk.Index = 2, "AMDVLK", 0

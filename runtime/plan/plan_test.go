@@ -240,13 +240,14 @@ func TestOverrides(t *testing.T) {
 }
 
 // Every workgroup of a domain runs once: the folded grid covers 0..n-1 exactly.
+// BL-13.
 func TestGrid(t *testing.T) {
 	k := kernel("k", spirv.Tile{{Key: "x", Value: 64}, {Key: "y", Value: 4}})
 	for _, limit := range []uint32{1, 7, 65535, 0x7fffffff, 0xffffffff} {
 		p := made(t, h200(), Config{})
 		p.Limits.Groups[0] = limit
 		fold := min(limit, 0x7fffffff)
-		for _, x := range []uint32{1, 63, 64, 65, 448, 449, 64 * 65535, 64*65535 + 1, 151669 * 64, 0xffffffff} {
+		for _, x := range []uint32{1, 63, 64, 65, 448, 449, 64 * 65535, 64*65535 + 1, 151669 * 64, 248320 * 64, 0xffffffff} {
 			groups := (uint64(x) + 63) / 64
 			g, err := p.Grid(k, [2]uint32{x, 9})
 			if layers := (groups + uint64(fold) - 1) / uint64(fold); layers > 65535 {
