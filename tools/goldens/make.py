@@ -140,7 +140,7 @@ def main(out):
         with open(base + ".json", "w") as f:
             json.dump({"vocab": spec["config"]["vocab_size"], "prompts": ids}, f)
             f.write("\n")
-        np.concatenate(logits).astype("<f4").tofile(base + ".f32")
+        (np.concatenate(logits) * np.float32(models.SOFTER)).astype("<f4").tofile(base + ".f32")
         layers(model, ids[1]).astype("<f4").tofile(os.path.join(debug, spec["name"] + ".f32"))
         print(
             f"{spec['name']:24} {type(model).__name__:28} {sum(v.size for v in params.values()):9} parameters"

@@ -12,6 +12,9 @@ QWEN35 = [("Qwen3_5ForCausalLM", "Qwen3_5TextConfig")]
 QWEN35_MOE = [("Qwen3_5MoeForCausalLM", "Qwen3_5MoeTextConfig")]
 
 VOCAB = 203  # no multiple of anything
+# What is written is the model with its last norm, and so its logits, times this power
+# of two, which is exact: 8-bit activations are held to a divergence of the softmax.
+SOFTER = 0.5
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 512}
 
 
@@ -97,10 +100,10 @@ def parameter(name, shape, spec, rng):
     if name.endswith(("mlp.gate.weight", "shared_expert_gate.weight")):
         return (rng.standard_normal(shape) * 2 / np.sqrt(shape[-1])).astype(f)
     gain = 1.0
-    if "lm_head" in name or "embed_tokens" in name and spec["config"]["tie_word_embeddings"]:
-        gain = 1.4  # the deviation of logits: 8-bit activations are held to a divergence
-    elif "embed_tokens" in name:
-        gain = np.sqrt(shape[-1]) / 2
+    if "embed_tokens" in name or "lm_head" in name:
+        gain = 2.0
+        if "embed_tokens" in name:
+            gain *= np.sqrt(shape[-1]) / (4 if not spec["config"]["tie_word_embeddings"] else 8)
     w = ternary(shape, gain, rng)
     if name.endswith(("in_proj_a.weight", "in_proj_b.weight")) and "small" in spec:
         w = (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(f)
@@ -176,6 +179,8 @@ def to_gguf(spec, params):
         for to, y in convert(name, x, spec) if m else [(TOP[full], x)]:
             if recurrent and to.endswith("norm.weight") and to != "ssm_norm.weight":
                 y = np.float32(1) + y
+            if full == "model.norm.weight":
+                y = y * np.float32(SOFTER)
             kind = gguf.F32
             if to in ("ssm_alpha.weight", "ssm_beta.weight"):
                 kind = spec.get("small", gguf.Q2_0)

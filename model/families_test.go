@@ -1,0 +1,171 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/op"
+)
+
+// Each family gives the same words however its tokens come: whole, one by one, in
+// odd pieces, with other sequences, after going back, on the reference and on the
+// machine's device.
+func TestFamiliesGiveEqualWords(t *testing.T) {
+	if os.Getenv("LP_NUM_THREADS") == "" {
+		os.Setenv("LP_NUM_THREADS", "0") // lavapipe is faster at tiny dispatches
+	}
+	dev, err := runtime.Open(runtime.Options{})
+	if err != nil && !errors.Is(err, graph.ErrNoDevice) {
+		t.Fatal(err)
+	}
+	if err == nil {
+		defer dev.Close()
+	}
+	for _, g := range goldenModels(t) {
+		t.Run(g.name, func(t *testing.T) {
+			ids := g.Prompts[2]
+			m := g.open(t, Options{Sequences: 4})
+			whole := evalPieces(t, m, ids, len(ids))
+			for _, size := range []int{1, 7} {
+				same(t, "in pieces", whole, evalPieces(t, m, ids, size))
+			}
+			g.together(t, m, whole)
+			goBack(t, m, ids, whole)
+			if dev == nil {
+				t.Skip("no device")
+			}
+			d := g.open(t, Options{Executor: dev, Sequences: 4})
+			same(t, "on "+dev.Name(), whole, evalPieces(t, d, ids, len(ids)))
+			same(t, "in pieces on "+dev.Name(), whole, evalPieces(t, d, ids, 9))
+			g.together(t, d, whole)
+			goBack(t, d, ids, whole)
+		})
+	}
+}
+
+func same(t *testing.T, how string, want, got [][]float32) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Fatalf("%s: %d rows, want %d", how, len(got), len(want))
+	}
+	for i := range want {
+		if !slices.Equal(want[i], got[i]) {
+			t.Fatalf("%s: row %d differs", how, i)
+		}
+	}
+}
+
+func newSession(t *testing.T, m *Model) *Session {
+	t.Helper()
+	s, err := m.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func evalAll(t *testing.T, s *Session, ids []int32) [][]float32 {
+	t.Helper()
+	rows, err := s.Eval(context.Background(), ids, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// evalPieces evaluates ids in pieces of the given size on a new session.
+func evalPieces(t *testing.T, m *Model, ids []int32, size int) (rows [][]float32) {
+	t.Helper()
+	s := newSession(t, m)
+	defer s.Close()
+	for piece := range slices.Chunk(ids, size) {
+		rows = append(rows, evalAll(t, s, piece)...)
+	}
+	return rows
+}
+
+// together evaluates several prompts in a batch, of which the second gives whole; then
+// once more in two pieces each.
+func (g *goldenModel) together(t *testing.T, m *Model, whole [][]float32) {
+	t.Helper()
+	prompts := [][]int32{g.Prompts[1], g.Prompts[2], g.Prompts[0], g.Prompts[1]}
+	for _, cut := range []int{0, 4} {
+		var requests []Request
+		for _, p := range prompts {
+			s := newSession(t, m)
+			defer s.Close()
+			requests = append(requests, Request{Session: s, Tokens: p[:min(cut, len(p))], Every: true})
+		}
+		first, err := m.Eval(context.Background(), requests...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range prompts {
+			requests[i].Tokens = p[min(cut, len(p)):]
+		}
+		second, err := m.Eval(context.Background(), requests...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "with others", whole, append(first[1], second[1]...))
+		for _, r := range requests {
+			r.Session.Close()
+		}
+	}
+}
+
+// goBack truncates a session to places before, at and after snapshots.
+func goBack(t *testing.T, m *Model, ids []int32, whole [][]float32) {
+	t.Helper()
+	s := newSession(t, m)
+	defer s.Close()
+	evalAll(t, s, ids[:30])
+	evalAll(t, s, ids[30:31])
+	evalAll(t, s, ids[31:])
+	for _, n := range []int{len(ids) - 1, 40, 31, 12} {
+		s.Truncate(n)
+		if got := len(s.Tokens()); got != n {
+			t.Fatalf("truncated to %d tokens, want %d", got, n)
+		}
+		same(t, "after going back", whole[n:], evalAll(t, s, ids[n:]))
+	}
+	s.Truncate(20)
+	other := append(slices.Clone(ids[:20]), ids[0], ids[1])
+	rows := evalAll(t, s, other[20:])
+	same(t, "on another way", evalPieces(t, m, other, len(other))[20:], rows)
+}
+
+// A run that is cancelled leaves the state of recurrent layers as it was, and states
+// run out with an error.
+func TestStateOfFailedRuns(t *testing.T) {
+	for _, g := range goldenModels(t) {
+		if g.name != "qwen35-rep2" {
+			continue
+		}
+		ids := g.Prompts[1]
+		m := g.open(t, Options{Sequences: 1, Snapshots: -1, Activations: op.F32})
+		whole := evalPieces(t, m, ids, len(ids))
+		s := newSession(t, m)
+		evalAll(t, s, ids[:3])
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := s.Eval(ctx, ids[3:], true); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a cancelled run: %v", err)
+		}
+		same(t, "after a cancelled run", whole[3:], evalAll(t, s, ids[3:]))
+		for range 2 { // of one sequence and the slot that runs write
+			if _, err := newSession(t, m).Eval(context.Background(), ids[:1], false); err != nil {
+				if !errors.Is(err, ErrContextFull) {
+					t.Fatalf("no state left: %v", err)
+				}
+				return
+			}
+		}
+		t.Error("three sequences in two slots of state")
+	}
+}
