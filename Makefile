@@ -12,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 RACE   := ./vk ./runtime ./runtime/ref ./model ./tools/tern
 DEVICE := ./vk/... ./runtime/... ./model/...
 
-# The binary is pure Go: only the race detector and the desktop example use a C compiler.
+# The binary is pure Go: only the race detector uses a C compiler.
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help

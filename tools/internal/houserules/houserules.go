@@ -43,7 +43,7 @@ var allowed = []struct {
 // forPeople has the modules that talk to a terminal: only tools may use them.
 var forPeople = []string{
 	"github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "github.com/chzyer/readline",
-	"github.com/dustin/go-humanize", "golang.org/x/term",
+	"golang.org/x/term",
 }
 
 // File is a Go file of the project and what it imports.
