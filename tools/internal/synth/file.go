@@ -102,7 +102,7 @@ func (l *list) norm(name string, n int) { l.vector(name+".weight", 1, 0.5, n) }
 func (s Shape) tensors() []tensor {
 	l := &list{s: s}
 	l.matrix("token_embd", latent, s.Hidden, s.Vocab)
-	l.norm("output_norm", s.Hidden)
+	l.vector("output_norm.weight", 1/max(1, s.Softer), 0.5/max(1, s.Softer), s.Hidden)
 	if !s.Tied {
 		l.matrix("output", turned, s.Hidden, s.Vocab)
 	}

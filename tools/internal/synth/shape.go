@@ -22,7 +22,8 @@ type Shape struct {
 	Delta                Delta   // of qwen35 and qwen35moe
 	MoE                  MoE     // of qwen3moe and qwen35moe
 	Seed                 uint64
-	Code3                bool // about 2.5 % of ternary codes are 3 where the type has it, or else none
+	Softer               float32 // divides the logits, so that 8-bit activations flip fewer tokens; 0: 1
+	Code3                bool    // about 2.5 % of ternary codes are 3 where the type has it, or else none
 
 	Type  gguf.Type // of matrices; those whose rows are no whole blocks of it are Q8_0
 	Gates gguf.Type // of the small matrices ssm_alpha and ssm_beta; F32, the zero value: Type
@@ -70,7 +71,7 @@ var Shapes = []Shape{
 func tiny(name, arch string) Shape {
 	s := Shape{
 		Name: name, Arch: arch, Layers: 4, Hidden: 256, FFN: 512, Heads: 4, KVHeads: 2, Head: 64, Vocab: 515, Context: 4096,
-		RopeBase: 1e6, Seed: 1, Type: gguf.Q2_0,
+		RopeBase: 1e6, Seed: 1, Type: gguf.Q2_0, Softer: 4,
 	}
 	if s.recurrent() {
 		s.Head, s.Heads, s.Delta = 128, 2, Delta{2, 4, 64}
