@@ -93,14 +93,16 @@ func (s *Session) Eval(ctx context.Context, ids []int32, every bool) ([][]float3
 }
 
 // Reuse truncates the session to what it shares with ids, at most all but the
-// last of them, and returns the length of that prefix.
+// last of them, and returns the length of that prefix. A session with recurrent state
+// is truncated to its last snapshot within.
 func (s *Session) Reuse(ids []int32) int {
 	n := 0
 	for n < len(s.tokens) && n < len(ids)-1 && s.tokens[n] == ids[n] {
 		n++
 	}
 	s.Truncate(n)
-	return n
+	s.Truncate(s.done)
+	return min(n, s.done)
 }
 
 // Generated is one token of an answer.
