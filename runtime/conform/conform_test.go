@@ -12,18 +12,19 @@ import (
 // The suite against the reference itself: every contract has cases, and they
 // are well made.
 func TestReference(t *testing.T) {
-	report, err := Run(context.Background(), Options{
-		Open:    func(map[string]string) (graph.Executor, error) { return ref.New(), nil },
-		Vectors: kernels.Files,
-		Cases:   40, Work: 1 << 22, Seed: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range report.Results {
-		t.Log(r.String())
-		if r.Failed > 0 || r.Cases == 0 {
-			t.Error(r.String())
+	others, formats := byFormat()
+	for _, opts := range []Options{{Contracts: others, Cases: 40, Work: 1 << 22}, {Contracts: formats, Cases: 6, Work: 1 << 19}} {
+		opts.Open = func(map[string]string) (graph.Executor, error) { return ref.New(), nil }
+		opts.Vectors, opts.Seed = kernels.Files, 1
+		report, err := Run(context.Background(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range report.Results {
+			t.Log(r.String())
+			if r.Failed > 0 || r.Cases == 0 {
+				t.Error(r.String())
+			}
 		}
 	}
 }

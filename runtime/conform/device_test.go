@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,12 +69,29 @@ func run(t *testing.T, opts Options, device runtime.Options) {
 // A quick selection by default; all of it, with at least a million words of each
 // matrix product, when TERN_CONFORM is "all".
 func TestDevice(t *testing.T) {
-	opts := Options{Seed: 1, Cases: 30, Work: 1 << 21}
 	if os.Getenv("TERN_CONFORM") == "all" {
-		opts = Options{Seed: uint64(time.Now().UnixNano()), Products: 1_000_000, Cases: 2000, Work: 1 << 27, Time: 10 * time.Minute}
+		opts := Options{Seed: uint64(time.Now().UnixNano()), Products: 1_000_000, Cases: 2000, Work: 1 << 27, Time: 10 * time.Minute}
 		t.Logf("seed %d", opts.Seed)
+		run(t, opts, runtime.Options{})
+		return
 	}
-	run(t, opts, runtime.Options{})
+	others, formats := byFormat()
+	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21}, runtime.Options{})
+	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19}, runtime.Options{})
+}
+
+// byFormat splits the contracts: those of formats other than Q2_0 are many and made
+// of few sources, so that a few cases of each do for a quick test.
+func byFormat() (others, formats []string) {
+	for _, name := range Contracts() {
+		weights := strings.HasPrefix(name, "mul_mat_") || strings.HasPrefix(name, "get_rows_") || strings.HasPrefix(name, "dequant_")
+		if weights && !strings.Contains(name, "_q2_0") {
+			formats = append(formats, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	return others, formats
 }
 
 // Kernels find their rows when the grid is folded, as it is beyond 65,535
