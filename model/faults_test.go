@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,16 +133,6 @@ func open(t *testing.T, data []byte, o Options) *Model {
 	return m
 }
 
-func session(t *testing.T, m *Model) *Session {
-	t.Helper()
-	s, err := m.NewSession()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // noise is n token ids.
 func noise(n int) []int32 {
 	ids := make([]int32, n)
@@ -151,36 +140,6 @@ func noise(n int) []int32 {
 		ids[i] = int32((i*i*31 + i*7 + 11) % 2000)
 	}
 	return ids
-}
-
-// evaluate returns the logits of every id in a new session, cut into pieces.
-func evaluate(t *testing.T, m *Model, ids []int32, piece int) (all [][]float32) {
-	t.Helper()
-	s := session(t, m)
-	defer s.Close()
-	for part := range slices.Chunk(ids, piece) {
-		rows, err := s.Eval(t.Context(), part, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, rows...)
-	}
-	return all
-}
-
-// sameBits reports the first logit that differs.
-func sameBits(t *testing.T, what string, got, want [][]float32) {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d rows of logits, want %d", what, len(got), len(want))
-	}
-	for i := range want {
-		for j := range want[i] {
-			if math.Float32bits(got[i][j]) != math.Float32bits(want[i][j]) {
-				t.Fatalf("%s: logit %d of row %d is %g, want %g", what, j, i, got[i][j], want[i][j])
-			}
-		}
-	}
 }
 
 // text generates up to n tokens and returns their ids.
@@ -209,10 +168,10 @@ func TestHead(t *testing.T) {
 		}
 	}
 	separate.add("output.weight", gguf.Q2_0, head, 256, 2048)
-	same := first(t)
-	same.add("output.weight", gguf.Q2_0, same.tensor(t, "token_embd.weight"), 256, 2048)
+	copied := first(t)
+	copied.add("output.weight", gguf.Q2_0, copied.tensor(t, "token_embd.weight"), 256, 2048)
 	for name, x := range map[string]graph.Executor{"reference": ref.New(), "device": device(t, runtime.Options{})} {
-		logits := evaluate(t, open(t, separate.file(t), Options{Executor: x}), noise(3), 3)
+		logits := evalPieces(t, open(t, separate.file(t), Options{Executor: x}), noise(3), 3)
 		for _, l := range logits {
 			for j, v := range l {
 				if (v != 0) != (j == row) {
@@ -220,8 +179,8 @@ func TestHead(t *testing.T) {
 				}
 			}
 		}
-		want := evaluate(t, open(t, tied.file(t), Options{Executor: x}), noise(3), 3)
-		sameBits(t, name+", the embedding written as head", evaluate(t, open(t, same.file(t), Options{Executor: x}), noise(3), 3), want)
+		want := evalPieces(t, open(t, tied.file(t), Options{Executor: x}), noise(3), 3)
+		same(t, name+", the embedding written as head", want, evalPieces(t, open(t, copied.file(t), Options{Executor: x}), noise(3), 3))
 		if slices.Max(want[2]) == slices.Min(want[2]) {
 			t.Errorf("%s: the tied head gives equal logits", name)
 		}
@@ -235,7 +194,7 @@ func TestHead(t *testing.T) {
 func TestOtherDevices(t *testing.T) {
 	data := first(t).file(t)
 	ids := noise(150)
-	want := evaluate(t, open(t, data, Options{Context: 192}), ids, 150)
+	want := evalPieces(t, open(t, data, Options{Context: 192}), ids, 150)
 	for name, o := range map[string]runtime.Options{
 		"7 workgroups on x":       {Test: runtime.Test{Caps: plan.Caps{GroupsX: 7}}},
 		"96 KiB a binding":        {Test: runtime.Test{Caps: plan.Caps{Binding: 96 << 10}}, Disable: []string{"probe"}},
@@ -251,8 +210,8 @@ func TestOtherDevices(t *testing.T) {
 				n, m.Context, m.Chunk = 60, 64, 16 // cache and activations must fit a binding
 			}
 			small := open(t, data, m)
-			sameBits(t, "whole", evaluate(t, small, ids[:n], n), want[:n])
-			sameBits(t, "token by token", evaluate(t, small, ids[:20], 1), want[:20])
+			same(t, "whole", want[:n], evalPieces(t, small, ids[:n], n))
+			same(t, "token by token", want[:20], evalPieces(t, small, ids[:20], 1))
 		})
 	}
 }
@@ -304,7 +263,7 @@ func TestTwoGoroutines(t *testing.T) {
 		var want [2][]int32
 		for i := range prompts {
 			var err error
-			if want[i], err = text(t.Context(), session(t, m), prompts[i], sampling, 2); err != nil {
+			if want[i], err = text(t.Context(), newSession(t, m), prompts[i], sampling, 2); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -313,7 +272,7 @@ func TestTwoGoroutines(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i := range prompts {
-			s := session(t, m)
+			s := newSession(t, m)
 			wg.Go(func() {
 				for n := range 100 {
 					got, err := text(t.Context(), s, prompts[i], sampling, 2)
@@ -340,9 +299,9 @@ func TestNonFinite(t *testing.T) {
 			t.Errorf("%s: an infinite scale: %v", name, err)
 		}
 		m := open(t, first(t).file(t), Options{Executor: x, Context: 64})
-		want := evaluate(t, m, noise(20), 20)
+		want := evalPieces(t, m, noise(20), 20)
 		for _, half := range []byte{0x7c, 0x7e, 0xfc} { // +Inf, NaN, -Inf
-			s := session(t, m)
+			s := newSession(t, m)
 			if _, err := s.Eval(t.Context(), noise(4), false); err != nil {
 				t.Fatal(err)
 			}
@@ -358,9 +317,9 @@ func TestNonFinite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameBits(t, name+", the same session after it", rows, want)
+			same(t, name+", the same session after it", want, rows)
 			s.Close()
-			sameBits(t, name+", the next session", evaluate(t, m, noise(20), 20), want)
+			same(t, name+", the next session", want, evalPieces(t, m, noise(20), 20))
 		}
 	}
 }
@@ -379,11 +338,11 @@ func TestSplits(t *testing.T) {
 			continue
 		}
 		ids := noise(c.n)
-		want := evaluate(t, open(t, data, Options{Context: c.n, Chunk: c.n}), ids, c.n)
+		want := evalPieces(t, open(t, data, Options{Context: c.n, Chunk: c.n}), ids, c.n)
 		for _, chunk := range c.chunk {
 			m := open(t, data, Options{Executor: device(t, runtime.Options{}), Context: c.n, Chunk: chunk})
 			for _, piece := range c.pieces {
-				sameBits(t, fmt.Sprintf("pieces of %d, chunks of %d", piece, chunk), evaluate(t, m, ids, piece), want)
+				same(t, fmt.Sprintf("pieces of %d, chunks of %d", piece, chunk), want, evalPieces(t, m, ids, piece))
 			}
 		}
 	}
@@ -397,13 +356,13 @@ func TestRepeats(t *testing.T) {
 		m := open(t, data, Options{Executor: x, Context: 128, Sequences: 5})
 		prompt := noise(12)
 		for _, sampling := range []Sampling{{}, {Temperature: 0.8, TopP: 0.9, Seed: 7}} {
-			want, err := text(t.Context(), session(t, m), prompt, sampling, 6)
+			want, err := text(t.Context(), newSession(t, m), prompt, sampling, 6)
 			if err != nil || len(want) == 0 {
 				t.Fatalf("%s: %v, %v", name, want, err)
 			}
-			warm := session(t, m)
+			warm := newSession(t, m)
 			for range 5 {
-				cold := session(t, m)
+				cold := newSession(t, m)
 				for _, s := range []*Session{cold, warm} {
 					if got, err := text(t.Context(), s, prompt, sampling, 6); err != nil || !slices.Equal(got, want) {
 						t.Errorf("%s: %v, %v; want %v", name, got, err, want)
@@ -417,7 +376,7 @@ func TestRepeats(t *testing.T) {
 			for range 5 {
 				var wg sync.WaitGroup
 				for range 4 {
-					s := session(t, m)
+					s := newSession(t, m)
 					wg.Go(func() {
 						defer s.Close()
 						if got, err := text(t.Context(), s, prompt, sampling, 6); err != nil || !slices.Equal(got, want) {
@@ -435,7 +394,7 @@ func TestRepeats(t *testing.T) {
 // that reaches its end; the next request is normal.
 func TestContextFull(t *testing.T) {
 	m := open(t, first(t).file(t), Options{Context: 64})
-	s := session(t, m)
+	s := newSession(t, m)
 	normal, err := text(t.Context(), s, noise(10), Sampling{}, 3)
 	if err != nil || s.Finish() != Length && s.Finish() != Stop {
 		t.Fatalf("%v, %v, %v", normal, s.Finish(), err)
@@ -477,7 +436,7 @@ func TestLoadOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 0 {
-			evaluate(t, m, noise(3), 3)
+			evalPieces(t, m, noise(3), 3)
 		}
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
@@ -529,7 +488,7 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evaluate(t, m, noise(2), 2)
+	evalPieces(t, m, noise(2), 2)
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
