@@ -10,11 +10,17 @@ layout(binding = 2) readonly buffer Batch { uint batch[]; };
 layout(push_constant) uniform P { uint n, sequences; };
 
 const uint EACH = DIM / 8u, PAD = EACH + 1u; // elements of a part
-shared float query[8u * PAD];
-shared float key[8u * PAD];
-shared float parts[LOCAL];
+shared float query[2u * 8u * PAD]; // of two tokens in turn
+shared float key[2u * 8u * PAD];
 
 // The parts of an invocation's column, joined. All invocations call it.
+#ifdef SHUFFLE
+float join(float part) {
+    [[unroll]] for (uint h = 4u; h > 0u; h /= 2u) part = add(part, subgroupShuffleXor(part, h));
+    return part;
+}
+#else
+shared float parts[LOCAL];
 float join(float part) {
     uint at = gl_LocalInvocationIndex & ~7u;
     parts[gl_LocalInvocationIndex] = part;
@@ -24,6 +30,7 @@ float join(float part) {
     barrier();
     return add(add(a, c), add(b, d));
 }
+#endif
 
 // For parts of E elements, all of them in registers.
 #define RULE(E) \
@@ -33,20 +40,22 @@ float join(float part) {
         uint q = out_row(n, t) + h % KEYS * DIM, k = q + KEYS * DIM, v = out_row(n, t) + 2u * KEYS * DIM + column; \
         uint gates = raw_row(t) + CHANNELS + VALUES * DIM + h; \
         float beta = x[gates], decay = x[gates + VALUES], value = x[v], part = 0.0; \
+        uint at = t % 2u * 8u * PAD; \
         for (uint i = lane; i < DIM; i += LOCAL) { \
-            query[i / EACH * PAD + i % EACH] = x[q + i]; \
-            key[i / EACH * PAD + i % EACH] = x[k + i]; \
+            query[at + i / EACH * PAD + i % EACH] = x[q + i]; \
+            key[at + i / EACH * PAD + i % EACH] = x[k + i]; \
         } \
         barrier(); \
+        at += p * PAD; \
         [[unroll]] for (uint i = 0u; i < E; i++) { \
             m[i / 4u][i % 4u] = mul(m[i / 4u][i % 4u], decay); \
-            part = add(part, mul(m[i / 4u][i % 4u], key[p * PAD + i])); \
+            part = add(part, mul(m[i / 4u][i % 4u], key[at + i])); \
         } \
         float err = mul(beta, sub(value, join(part))); \
         part = 0.0; \
         [[unroll]] for (uint i = 0u; i < E; i++) { \
-            m[i / 4u][i % 4u] = tidy(add(m[i / 4u][i % 4u], mul(err, key[p * PAD + i]))); \
-            part = add(part, mul(m[i / 4u][i % 4u], query[p * PAD + i])); \
+            m[i / 4u][i % 4u] = tidy(add(m[i / 4u][i % 4u], mul(err, key[at + i]))); \
+            part = add(part, mul(m[i / 4u][i % 4u], query[at + i])); \
         } \
         value = tidy(join(part)); \
         if (p == 0u) x[v] = value; \
