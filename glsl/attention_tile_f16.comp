@@ -7,11 +7,14 @@
 layout(local_size_x = 128) in;
 layout(constant_id = 3) const uint SHARE = 1u; // query heads per kv head
 layout(binding = 0) readonly buffer Q { vec4 q[]; };
-layout(binding = 1) readonly buffer Cache { uvec4 cache[]; };
+layout(binding = 1) readonly buffer Cache { CACHE_WORD cache[]; };
 layout(binding = 2) readonly buffer Batch { uint batch[]; };
 layout(binding = 3) writeonly buffer Y { vec4 y[]; };
 layout(push_constant) uniform P { uint n, q_stride, positions, tables, v_base; };
 #include "join.glsl"
+#ifdef QUANTIZED
+#include "chunk_q.glsl"
+#endif
 
 const uint TOKENS = 32u, EIGHTS = HEAD_DIM / 8u;
 const uint MINE = (EIGHTS + 15u) / 16u; // eights of dimensions of an invocation
@@ -44,20 +47,26 @@ void main() {
             // Scores of tokens 4 ly .. + 3 at positions lx + 16 i.
             float s[4][4];
             [[unroll]] for (uint t = 0u; t < 4u; t++) [[unroll]] for (uint i = 0u; i < 4u; i++) s[t][i] = 0.0;
-            uint at = key_word(page, head, lx, 0u) / 4u;
-            for (uint d = 0u; d < EIGHTS; d++, at += PAGE) {
+            for (uint d = 0u; d < EIGHTS; d++) {
+#ifdef QUANTIZED
+                vec4 k[4][2];
+                [[unroll]] for (uint i = 0u; i < 4u; i++) eight_of(key_at(page, head, lx + 16u * i, d), d, KEY_BITS, k[i][0], k[i][1]);
+#else
+                uint at = key_word(page, head, lx, 0u) / 4u + d * PAGE;
                 uvec4 k[4];
                 [[unroll]] for (uint i = 0u; i < 4u; i++) k[i] = cache[at + 16u * i];
+#endif
                 [[unroll]] for (uint e = 0u; e < 2u; e++) {
-                    vec2 ka[4], kb[4];
-                    [[unroll]] for (uint i = 0u; i < 4u; i++) {
-                        ka[i] = f32_of(k[i][2u * e]);
-                        kb[i] = f32_of(k[i][2u * e + 1u]);
-                    }
+                    vec4 key[4];
+#ifdef QUANTIZED
+                    [[unroll]] for (uint i = 0u; i < 4u; i++) key[i] = k[i][e];
+#else
+                    [[unroll]] for (uint i = 0u; i < 4u; i++) key[i] = vec4(f32_of(k[i][2u * e]), f32_of(k[i][2u * e + 1u]));
+#endif
                     [[unroll]] for (uint t = 0u; t < 4u; t++) {
                         vec4 v = q[q_at[t] + 2u * d + e];
                         [[unroll]] for (uint i = 0u; i < 4u; i++)
-                            s[t][i] = mac(mac(mac(mac(s[t][i], v.x, ka[i].x), v.y, ka[i].y), v.z, kb[i].x), v.w, kb[i].y);
+                            s[t][i] = mac(mac(mac(mac(s[t][i], v.x, key[i].x), v.y, key[i].y), v.z, key[i].z), v.w, key[i].w);
                     }
                 }
             }
@@ -95,12 +104,18 @@ void main() {
             [[unroll]] for (uint k = 0u; k < MINE; k++) {
                 uint eight = lx + 16u * k;
                 if (eight >= EIGHTS) break;
-                at = (v_base + value_word(page, head, 0u, eight * 8u)) / 4u;
-                for (uint j = 0u; j < positions_; j++, at += EIGHTS) {
-                    uvec4 v = cache[at];
+#ifndef QUANTIZED
+                uint at = (v_base + value_word(page, head, 0u, eight * 8u)) / 4u;
+#endif
+                for (uint j = 0u; j < positions_; j++) {
                     vec4 w = weight[j * (TOKENS / 4u) + ly];
-                    vec2 v0 = f32_of(v.x), v1 = f32_of(v.y), v2 = f32_of(v.z), v3 = f32_of(v.w);
-                    vec4 a = vec4(v0, v1), b = vec4(v2, v3);
+#ifdef QUANTIZED
+                    vec4 a, b;
+                    eight_of(value_at(v_base, page, head, j, eight), eight, VALUE_BITS, a, b);
+#else
+                    uvec4 v = cache[at + j * EIGHTS];
+                    vec4 a = vec4(f32_of(v.x), f32_of(v.y)), b = vec4(f32_of(v.z), f32_of(v.w));
+#endif
                     [[unroll]] for (uint i = 0u; i < 4u; i++) {
                         p[i][k][0] = fma(vec4(w[i]), a, p[i][k][0]); // exact products
                         p[i][k][1] = fma(vec4(w[i]), b, p[i][k][1]);
