@@ -123,20 +123,30 @@ func quantizeGroup(b int, x []float32) (scale uint16, q [32]int32) {
 	case top >= infBits:
 		return 0x7e00, q
 	}
-	var d, sign, low, high float32
+	var d, sign, most, low, high float32
 	if b == 8 {
 		d = fromBits((bits(float32(fromBits(top)*inv127)) + 0xf_ffff) &^ 0xf_ffff)
-		d, sign, low, high = min(d, 512), 1, -127, 127
+		sign, most, low, high = 1, 512, -127, 127
 	} else {
 		d = fromBits((bits(float32(fromBits(top)*0.125)) + 0xffff) &^ 0xffff)
-		d, sign, low, high = min(d, 8160), 1, -8, 7
+		sign, most, low, high = 1, 8160, -8, 7
 		if slices.Contains(x, fromBits(top)) {
 			sign = -1
 		}
 	}
+	if d > most {
+		d = most
+	}
 	inv := float32(Recip(d) * sign)
 	for i, v := range x {
-		q[i] = int32(min(max(RoundEven(float32(v*inv)), low), high))
+		r := RoundEven(float32(v * inv))
+		if r < low {
+			r = low
+		}
+		if r > high {
+			r = high
+		}
+		q[i] = int32(r)
 	}
 	return F16(float32(d * sign)), q
 }

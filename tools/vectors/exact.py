@@ -140,9 +140,9 @@ def round13(x):
 
 
 def f16(x):
-    """Bits of the nearest half: ties to even, saturating."""
-    sign = 0x8000 if x < 0 else 0
+    """Bits of the nearest half: ties to even, saturating; zero is +0."""
     h = min(nearest(abs(x), 11, -24), Fraction(65504))
+    sign = 0x8000 if x < 0 and h > 0 else 0
     if h < Fraction(1, 2**14):
         return sign | int(h * 2**24)
     e = 0
