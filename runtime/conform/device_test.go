@@ -66,7 +66,8 @@ func run(t *testing.T, opts Options, device runtime.Options) {
 	}
 }
 
-// A quick selection by default; all of it, with at least a million words of each
+// A quick selection by default, at most some seconds an implementation: processors
+// take long to compile what is made for GPUs; all of it, with at least a million words of each
 // matrix product, when TERN_CONFORM is "all".
 func TestDevice(t *testing.T) {
 	if os.Getenv("TERN_CONFORM") == "all" {
@@ -76,8 +77,8 @@ func TestDevice(t *testing.T) {
 		return
 	}
 	others, formats := byFormat()
-	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21}, runtime.Options{})
-	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19}, runtime.Options{})
+	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21, Time: 3 * time.Second}, runtime.Options{})
+	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19, Time: 3 * time.Second}, runtime.Options{})
 }
 
 // byFormat splits the contracts: those of formats other than Q2_0 are many and made
@@ -100,5 +101,5 @@ func byFormat() (others, formats []string) {
 func TestFoldedGrid(t *testing.T) {
 	device := runtime.Options{}
 	device.Test.Caps.GroupsX = 300
-	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
+	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 3 * time.Second, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
 }
