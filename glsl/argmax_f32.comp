@@ -15,9 +15,12 @@ void main() {
     uint t = group_x(), lane = gl_LocalInvocationIndex;
     float best = -uintBitsToFloat(INF_BITS);
     uint at = 0xffffffffu;
-    for (uint i = lane; i < k; i += LOCAL) {
-        float v = x[t * k + i];
-        if (v > best || at == 0xffffffffu && v == best) { best = v; at = i; }
+    for (uint i = lane; i < k; i += 4u * LOCAL) { // four loads under way; a second look at the last element changes nothing
+        [[unroll]] for (uint j = 0u; j < 4u; j++) {
+            uint e = min(i + j * LOCAL, k - 1u);
+            float v = x[t * k + e];
+            if (v > best || at == 0xffffffffu && v == best) { best = v; at = e; }
+        }
     }
     top[lane] = best;
     where[lane] = at;

@@ -76,6 +76,9 @@ var spaces = withFormats(map[string]space{
 	"hadamard_i8":          hadamard(op.I8),
 	"hadamard_inverse_f32": hadamardInverse,
 	"argmax_f32":           argmax,
+	"penalise_f32":         penalise,
+	"top_k_f32":            topK,
+	"sample_f32":           sample,
 })
 
 // withFormats adds the contracts of the formats of weights.

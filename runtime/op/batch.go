@@ -15,11 +15,12 @@ package op
 //	          index of its record
 //	Sequences the records: first token, number of tokens, slot of the state to
 //	          read ([Fresh]: none), slot to write
-//	Pages     page lists
+//	Draws     with WithDraws, the records of how the outputs' tokens are drawn ([Draw])
+//	Pages     page lists, and after them the tokens that records of draws penalise
 type Layout struct {
 	N, Out, Seqs                                       int // tokens, outputs, records
 	Tokens, Positions, Tables, Outputs, Results, Pages int
-	Members, Sequences                                 int
+	Members, Sequences, Draws                          int
 }
 
 // Fresh is the slot to read of a sequence that begins.
@@ -43,6 +44,13 @@ func NewSequenceLayout(n, out, seqs int) Layout {
 	l.Members = l.Results + out
 	l.Sequences = l.Members + min(seqs, 1)*n
 	l.Pages = l.Sequences + seqs*SequenceWords
+	return l
+}
+
+// WithDraws adds a record of a draw for each output.
+func (l Layout) WithDraws() Layout {
+	l.Draws = l.Pages
+	l.Pages += l.Out * DrawWords
 	return l
 }
 

@@ -62,6 +62,9 @@ var twins = withFormats(map[string]Twin{
 	"hadamard_i8":          hadamard(actI8),
 	"hadamard_inverse_f32": hadamardInverse,
 	"argmax_f32":           argmaxF32,
+	"penalise_f32":         penaliseF32,
+	"top_k_f32":            topKF32,
+	"sample_f32":           sampleF32,
 })
 
 // withFormats adds the contracts of each format: rows, whole tensors, and products,

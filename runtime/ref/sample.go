@@ -7,24 +7,40 @@ import (
 
 // Penalise lowers the logits of recent tokens: a logit l of a token that occurs
 // count > 0 times becomes l * (1/repeat) if l > 0 and l * repeat otherwise, and
-// then l - (count * frequency + presence). 1/repeat is rounded to float32.
+// then tidy(l - (count * frequency + presence)).
 func Penalise(logits []float32, recent []int32, repeat, presence, frequency float32) {
-	counts := map[int32]int{}
-	for _, id := range recent {
-		if id >= 0 && int(id) < len(logits) {
-			counts[id]++
+	inverse, pairs := InverseRepeat(repeat), Counts(recent, len(logits))
+	for i := 0; i < len(pairs); i += 2 {
+		l := &logits[pairs[i]]
+		*l = penalised(*l, pairs[i+1], repeat, inverse, presence, frequency)
+	}
+}
+
+// InverseRepeat returns 1/repeat, rounded to float32.
+func InverseRepeat(repeat float32) float32 { return float32(1 / float64(repeat)) }
+
+// Counts returns the tokens of a vocabulary that occur, ascending, each followed
+// by how often it occurs.
+func Counts(recent []int32, vocab int) (pairs []uint32) {
+	for _, id := range slices.Sorted(slices.Values(recent)) {
+		switch n := len(pairs); {
+		case id < 0 || int(id) >= vocab:
+		case n > 0 && pairs[n-2] == uint32(id):
+			pairs[n-1]++
+		default:
+			pairs = append(pairs, uint32(id), 1)
 		}
 	}
-	inverse := float32(1 / float64(repeat))
-	for id, count := range counts {
-		l := logits[id]
-		if l > 0 {
-			l = float32(l * inverse)
-		} else {
-			l = float32(l * repeat)
-		}
-		logits[id] = l - (float32(float32(count)*frequency) + presence)
+	return pairs
+}
+
+func penalised(l float32, count uint32, repeat, inverse, presence, frequency float32) float32 {
+	if l > 0 {
+		l = float32(l * inverse)
+	} else {
+		l = float32(l * repeat)
 	}
+	return Tidy(l - (float32(float32(count)*frequency) + presence))
 }
 
 // SampleParams are the numbers of Sample.
@@ -35,10 +51,30 @@ type SampleParams struct {
 	Seed, Position uint64
 }
 
+// Largest is how many of the largest logits Sample looks at; 0: all.
+func (p SampleParams) Largest() int {
+	if p.Temperature == 0 {
+		return 1
+	}
+	return p.TopK
+}
+
+// Factor returns log2(e)/Temperature, rounded to float32, and at most 2^100.
+func (p SampleParams) Factor() float32 {
+	t := float32(log2eWide / float64(p.Temperature))
+	if t > 0x1p100 {
+		return 0x1p100
+	}
+	return t
+}
+
+const log2eWide = 1.4426950408889634
+
 // Sample draws an index from the logits:
 //
-//	order    by (logit descending, index ascending), the first TopK
-//	weight   w_i = exp2((l_i - l_0) * t), t = float32(log2(e)/Temperature)
+//	order    by (logit descending, index ascending), the first TopK; only the very
+//	         first if it is infinite
+//	weight   w_i = exp2((l_i - l_0) * t), t = Factor
 //	top-p    the shortest beginning whose sum, in order, is at least TopP * (sum of all)
 //	min-p    of these, the beginning with w_i >= MinP
 //	draw     the first i whose running sum exceeds u * (sum of what is left),
@@ -46,23 +82,31 @@ type SampleParams struct {
 //
 // It returns -1 if no logit is a number.
 func Sample(logits []float32, p SampleParams) int {
-	order := largest(logits, p.TopK, p.Temperature == 0)
+	order := largest(logits, p.Largest())
 	if len(order) == 0 {
 		return -1
 	}
-	if p.Temperature == 0 {
-		return order[0]
-	}
-	t := float32(1.4426950408889634 / float64(p.Temperature))
-	w := make([]float32, len(order))
-	var sum float32
+	list := make([]float32, len(order))
 	for i, id := range order {
-		w[i] = Exp2(float32((logits[id] - logits[order[0]]) * t))
+		list[i] = logits[id]
+	}
+	return order[draw(list, p.Factor(), p.TopP, p.MinP, Uniform(p.Seed, p.Position))]
+}
+
+// draw is Sample on logits in order, at least one: the index in their list.
+func draw(list []float32, t, topP, minP, u float32) int {
+	if bits(list[0])&0x7fff_ffff >= infBits {
+		return 0
+	}
+	w := make([]float32, len(list))
+	var sum float32
+	for i, l := range list {
+		w[i] = Exp2(float32((l - list[0]) * t))
 		sum = sum + w[i]
 	}
 	n := len(w)
-	if p.TopP > 0 && p.TopP < 1 {
-		limit := float32(p.TopP * sum)
+	if topP > 0 && topP < 1 {
+		limit := float32(topP * sum)
 		var s float32
 		for i, v := range w {
 			if s = s + v; s >= limit {
@@ -71,26 +115,26 @@ func Sample(logits []float32, p SampleParams) int {
 			}
 		}
 	}
-	for n > 1 && w[n-1] < p.MinP {
+	for n > 1 && w[n-1] < minP {
 		n--
 	}
 	sum = 0
 	for _, v := range w[:n] {
 		sum = sum + v
 	}
-	limit := float32(Uniform(p.Seed, p.Position) * sum)
+	limit := float32(u * sum)
 	var s float32
 	for i, v := range w[:n] {
 		if s = s + v; s > limit {
-			return order[i]
+			return i
 		}
 	}
-	return order[n-1]
+	return n - 1
 }
 
-// largest returns the indices of the k largest logits (all for k = 0, one for
-// single) in the order of Sample, NaN left out.
-func largest(logits []float32, k int, single bool) []int {
+// largest returns the indices of the k largest logits (all for k = 0) in the
+// order of Sample, NaN left out.
+func largest(logits []float32, k int) []int {
 	better := func(a, b int) int {
 		switch {
 		case logits[a] > logits[b]:
@@ -106,7 +150,7 @@ func largest(logits []float32, k int, single bool) []int {
 			order = append(order, i)
 		}
 	}
-	if single && len(order) > 0 {
+	if k == 1 && len(order) > 0 {
 		return []int{slices.MinFunc(order, better)}
 	}
 	slices.SortFunc(order, better)

@@ -598,13 +598,14 @@ def main(folder):
     from delta import delta  # these use this file's helpers
     from experts import experts
     from hadamard import hadamards
+    from sample import sampling
     scene, few = Scene("f16"), Scene("q")
     files = [dequant(), get_rows_q2_0(), pick_rows_f32(), add_check(), argmax(), qkv_rope_cache("f16"), attention(scene), attention_part(scene),
              qkv_rope_cache("q"), attention(few), attention_part(few)]
     files += [quantize(a) for a in ("f16", "i8")]
     for act in ("f32", "f16", "i8"):
         files += [rms_norm(act), silu_mul(act), mul_mat(act), attention_join(scene, act)]
-    for f in files + formats() + delta() + experts() + hadamards():
+    for f in files + formats() + delta() + experts() + hadamards() + sampling():
         f.write(folder)
 
 
