@@ -1,31 +1,48 @@
 #version 450
 #include "tern.glsl"
 // The Walsh-Hadamard transform of a block of a row, with signs before it, into
-// activations, or, with INVERSE, behind it and in place: runtime/ref/hadamard.go
+// activations, or, with INVERSE, behind it and in place; with SILU or SIGMOID, of a
+// product of two elements: runtime/ref/hadamard.go
 layout(local_size_x = LOCAL) in;
 layout(constant_id = 1) const uint BLOCK = 1024u;
+#ifdef SIGMOID
+#define ACT_BINDING 3
+layout(binding = 1) readonly buffer Gates { float gates[]; };
+layout(binding = 2) readonly buffer Consts { float consts[]; };
+#else
+#define ACT_BINDING 2
+layout(binding = 1) readonly buffer Consts { float consts[]; };
+#endif
 #ifdef INVERSE
 layout(binding = 0) buffer X { float x[]; };
 layout(push_constant) uniform P { uint n, k, signs; float scale; };
+float element(uint t, uint e) { return x[t * k + e]; }
 #else
-#define ACT_BINDING 2
 #include "act_store.glsl"
 layout(binding = 0) readonly buffer X { float x[]; };
+#ifdef SILU
+layout(push_constant) uniform P { uint n, k, signs; float scale; };
+float element(uint t, uint e) { return tidy(mul(silu(x[2u * t * k + e]), x[(2u * t + 1u) * k + e])); }
+#elif defined(SIGMOID)
+layout(push_constant) uniform P { uint n, k, signs; float scale; uint stride, gate; };
+float element(uint t, uint e) { return tidy(mul(x[t * k + e], sigmoid(gates[t * stride + gate + e]))); }
+#else
 layout(push_constant) uniform P { uint n, k, signs; float scale; uint dim, keys, rep; };
+float element(uint t, uint e) {
+    uint h = e / dim;
+    return x[t * k + (h / rep + keys * (h % rep)) * dim + e % dim];
+}
 #endif
-layout(binding = 1) readonly buffer Consts { float consts[]; };
+#endif
 
 shared float v[2048];
 
 void main() {
     uint t = gl_WorkGroupID.y, lane = gl_LocalInvocationIndex, first = group_x() * BLOCK;
     for (uint i = lane; i < BLOCK; i += LOCAL) {
-        uint e = first + i;
-#ifdef INVERSE
-        v[i] = x[t * k + e];
-#else
-        uint h = e / dim;
-        v[i] = mul(x[t * k + (h / rep + keys * (h % rep)) * dim + e % dim], consts[signs + e]);
+        v[i] = element(t, first + i);
+#ifndef INVERSE
+        v[i] = mul(v[i], consts[signs + first + i]);
 #endif
     }
     for (uint len = 1u; len < BLOCK; len *= 2u) {

@@ -58,7 +58,7 @@ func (f *FeedForward) Forward(b *op.Builder, c *Config, label string, x op.Rows,
 	down := b.ExpertRows("ffn_down", c.Experts, c.Hidden)       // [n, used, hidden]
 	b.Route(logits, c.Experts, up, down)                        // which experts, behind up and down
 	b.MulMatExperts("ffn_gate_up", up, c.Experts, f.experts.gateUp.Matrix, f.experts.gateUp.In(b, acts))
-	s := f.experts.down.In(b, func(b *op.Builder) op.Acts { return b.SiluMul("ffn_silu_mul", up.Rows) }) // [n, used, ffn]
+	s := f.experts.down.SiluMul(b, "ffn_silu_mul", up.Rows) // [n, used, ffn]
 	b.MulMatExperts("ffn_down", down, c.Experts, f.experts.down.Matrix, s)
 	if c.SharedFFN == 0 {
 		return b.SumExperts(down, nil) // [n, hidden]
@@ -69,6 +69,6 @@ func (f *FeedForward) Forward(b *op.Builder, c *Config, label string, x op.Rows,
 
 func (s *swiGLU) forward(b *op.Builder, label string, h func(b *op.Builder) op.Acts) op.Rows {
 	up := b.MulMat(label+"_gate_up", s.gateUp.Matrix, s.gateUp.In(b, h)) // [n, 2 * ffn]
-	a := s.down.In(b, func(b *op.Builder) op.Acts { return b.SiluMul(label+"_silu_mul", up) })
-	return b.MulMat(label+"_down", s.down.Matrix, a) // [n, hidden]
+	a := s.down.SiluMul(b, label+"_silu_mul", up)                        // [n, ffn]
+	return b.MulMat(label+"_down", s.down.Matrix, a)                     // [n, hidden]
 }

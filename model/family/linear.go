@@ -44,6 +44,23 @@ func (l *Linear) InBoth(b *op.Builder, make func(b *op.Builder) op.Acts) (rotate
 	return l.rotate(b, x, op.HeadOrder{}), b.Quantize("act", x)
 }
 
+// SiluMul is the input silu(gate) * up of rows that hold gate then up.
+func (l *Linear) SiluMul(b *op.Builder, label string, x op.Rows) op.Acts {
+	if l.rotation == nil {
+		return b.SiluMul(label, x)
+	}
+	return b.SiluMulHadamard(label, x, l.rotation.signs[x.K/2].at, l.rotation.block)
+}
+
+// SigmoidMul is the input x * sigmoid(gate), the gates being elements first.. of
+// wider rows.
+func (l *Linear) SigmoidMul(b *op.Builder, label string, x, gates op.Rows, first int) op.Acts {
+	if l.rotation == nil {
+		return b.SigmoidMul(label, x, gates, first)
+	}
+	return b.SigmoidMulHadamard(label, x, gates, first, l.rotation.signs[x.K].at, l.rotation.block)
+}
+
 func (l *Linear) rotate(b *op.Builder, x op.Rows, order op.HeadOrder) op.Acts {
 	return b.Hadamard("rotate", x, l.rotation.signs[x.K].at, l.rotation.block, order)
 }

@@ -31,8 +31,8 @@ func (m *Model) attention(b *op.Builder, l *layer, in func(b *op.Builder) op.Act
 	b.QKVRopeCache(qkv, m.Heads, cache, l.qNorm, l.kNorm, m.rope, m.Rope.Dim, m.Eps, m.QScale()) // q in place; k, v cached
 	attn := op.Rows(b.Float().Attention(qkv, m.Heads, cache))                                    // [n, q * dim]
 	gates := (m.Heads.Q + 2*m.Heads.KV) * m.Heads.Dim
-	a := l.o.In(b, func(b *op.Builder) op.Acts { return b.SigmoidMul("attn_gated", attn, qkv, gates) }) // [n, q * dim]
-	return b.MulMat("attn_output", l.o.Matrix, a)                                                       // [n, hidden]
+	a := l.o.SigmoidMul(b, "attn_gated", attn, qkv, gates) // [n, q * dim]
+	return b.MulMat("attn_output", l.o.Matrix, a)          // [n, hidden]
 }
 
 // delta is a gated delta net.

@@ -50,6 +50,36 @@ func hadamard(act op.Act) space {
 	}
 }
 
+// fusedHadamard: the cases of products of two elements and the transform.
+func fusedHadamard(act op.Act, record func(m *maker, n, k, block int, v values, signs op.Const)) space {
+	return func(c *Case, r *rand.Rand) {
+		c.act = act
+		n, block := c.from(rowTokens), c.from(hadamardBlocks)
+		k := block * c.from(hadamardCounts)
+		v := pick(r, normal, outliers, wide, tiny, huge, zeros, halves, special)
+		c.shape(k/block, n, uint64(44*n*k), "n %d, k %d, blocks of %d, %s", n, k, block, v.name)
+		c.record = func(m *maker) {
+			m.constant(normal.floats(r, r.IntN(9)))
+			signs := m.constant(signsOf(r, k))
+			m.setConsts()
+			record(m, n, k, block, v, signs)
+		}
+	}
+}
+
+func siluMulHadamard(act op.Act) space {
+	return fusedHadamard(act, func(m *maker, n, k, block int, v values, signs op.Const) {
+		m.SiluMulHadamard("act", m.rows("x", n, 2*k, v), signs, block)
+	})
+}
+
+func sigmoidMulHadamard(act op.Act) space {
+	return fusedHadamard(act, func(m *maker, n, k, block int, v values, signs op.Const) {
+		before := m.r.IntN(100)
+		m.SigmoidMulHadamard("act", m.rows("x", n, k, v), m.rows("gates", n, before+k+m.r.IntN(100), v), before, signs, block)
+	})
+}
+
 func hadamardInverse(c *Case, r *rand.Rand) {
 	n, block := c.from(rowTokens), c.from(hadamardBlocks)
 	k := block * c.from(hadamardCounts)

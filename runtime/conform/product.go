@@ -112,14 +112,20 @@ type limited struct {
 
 func (x limited) Limits() graph.Limits { return x.limits }
 
-// matrix packs random weights.
-func (m *maker) matrix(w weights, rows, k int) *op.Matrix {
+// data is a file's rows of random weights.
+func (w weights) data(r *rand.Rand, rows, k int) []byte {
 	f := w.format
 	data := make([]byte, rows*(k/f.Elements)*f.Bytes)
-	same := byte(m.r.IntN(4)) * 0x55
+	same := byte(r.IntN(4)) * 0x55
 	for at := 0; at < len(data); at += f.Bytes {
-		w.block(m.r, data[at:][:f.Bytes], same, k)
+		w.block(r, data[at:][:f.Bytes], same, k)
 	}
+	return data
+}
+
+// matrix packs random weights.
+func (m *maker) matrix(w weights, rows, k int) *op.Matrix {
+	f, data := w.format, w.data(m.r, rows, k)
 	x := limited{m.x, m.x.Limits()}
 	if w.segment > 0 { // a few segments are as good as thousands
 		x.limits.MaxBinding = max(w.segment, op.PackedBytes(op.Source{Format: f, Rows: (rows + 3) / 4, K: k}))

@@ -33,18 +33,58 @@ func hadamard(a act) Twin {
 		p, block := node.Push, int(node.Spec[0])
 		n, k, scale := int(p[0]), int(p[1]), fromBits(p[3])
 		dim, keys, rep := int(p[4]), int(p[5]), int(p[6])
-		x, signs := Floats(args[0]), Floats(args[1])[p[2]:]
-		parallel(n, func(t int) {
-			row := make([]float32, k)
-			for e := range row {
-				head := e / dim
-				from := (head/rep+keys*(head%rep))*dim + e%dim
-				row[e] = float32(x[t*k+from] * signs[e])
-			}
-			for at := 0; at < k; at += block {
-				fwht(row[at:][:block], scale)
-			}
-			a.store(args[2], n, t, row)
+		x := Floats(args[0])
+		rotate(a, args[2], n, k, block, scale, Floats(args[1])[p[2]:], func(t, e int) float32 {
+			head := e / dim
+			return x[t*k+(head/rep+keys*(head%rep))*dim+e%dim]
+		})
+	}
+}
+
+// rotate stores the transforms of signs times element(t, e).
+func rotate(a act, dst []uint32, n, k, block int, scale float32, signs []float32, element func(t, e int) float32) {
+	parallel(n, func(t int) {
+		row := make([]float32, k)
+		for e := range row {
+			row[e] = float32(element(t, e) * signs[e])
+		}
+		for at := 0; at < k; at += block {
+			fwht(row[at:][:block], scale)
+		}
+		a.store(dst, n, t, row)
+	})
+}
+
+// siluMulHadamard equals siluMul with float32 activations and then hadamard.
+//
+//	spec  block
+//	push  n, k, signs (offset in consts), scale
+//	0 in  x[n][2k]   1 in consts   2 out activations of k elements
+//	domain: blocks in a row, n
+func siluMulHadamard(a act) Twin {
+	return func(node *graph.Node, args [][]uint32) {
+		p := node.Push
+		n, k := int(p[0]), int(p[1])
+		x := Floats(args[0])
+		rotate(a, args[2], n, k, int(node.Spec[0]), fromBits(p[3]), Floats(args[1])[p[2]:], func(t, e int) float32 {
+			return Tidy(float32(Silu(x[2*t*k+e]) * x[(2*t+1)*k+e]))
+		})
+	}
+}
+
+// sigmoidMulHadamard equals sigmoidMul with float32 activations and then hadamard.
+//
+//	spec  block
+//	push  n, k, signs (offset in consts), scale, stride, first
+//	0 in  x[n][k]   1 in gates[n][stride]   2 in consts   3 out activations of k elements
+//	domain: blocks in a row, n
+func sigmoidMulHadamard(a act) Twin {
+	return func(node *graph.Node, args [][]uint32) {
+		p := node.Push
+		n, k, stride, first := int(p[0]), int(p[1]), int(p[4]), int(p[5])
+		x, gates := Floats(args[0]), Floats(args[1])
+		rotate(a, args[3], n, k, int(node.Spec[0]), fromBits(p[3]), Floats(args[2])[p[2]:], func(t, e int) float32 {
+			return Tidy(float32(x[t*k+e] * Sigmoid(gates[t*stride+first+e])))
 		})
 	}
 }

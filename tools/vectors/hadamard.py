@@ -2,7 +2,7 @@
 numbers.
 """
 
-from exact import add, bits, mul, rnd, sub, tidy
+from exact import add, bits, mul, rnd, sigmoid, silu, sub, tidy
 from fractions import Fraction
 from make import R, File, activations, arg_in, arg_io, arg_out, numbers, words_of
 
@@ -43,6 +43,25 @@ def hadamard(act):
     return f
 
 
+def fused(name, act):
+    f = File(f"{name}_hadamard_{act}")
+    block, n, k, scale, stride, first = 64, 2, 128, Fraction(1, 8), 150, 7
+    signs = [Fraction(R.choice((1, -1))) for _ in range(k)]
+    consts = arg_in("f32", words_of(numbers(1) + signs))
+    if name == "silu_mul":
+        x = [numbers(2 * k, 4) for _ in range(n)]
+        products, more = [[mul(silu(g), u) for g, u in zip(row[:k], row[k:])] for row in x], []
+        inputs = [arg_in("f32", words_of(sum(x, []))), consts]
+    else:
+        x, gates = [numbers(k, 4) for _ in range(n)], [numbers(stride, 8) for _ in range(n)]
+        products, more = [[mul(v, sigmoid(g)) for v, g in zip(x[t], gates[t][first:])] for t in range(n)], [stride, first]
+        inputs = [arg_in("f32", words_of(sum(x, []))), arg_in("f32", words_of(sum(gates, []))), consts]
+    rows = [blocks([mul(tidy(v), s) for v, s in zip(row, signs)], block, scale) for row in products]
+    f.case("two blocks", (k // block, n), [block], [n, k, 1, bits(scale)] + more,
+           inputs + [arg_out("raw" if act != "f32" else "f32", activations(act, rows))])
+    return f
+
+
 def inverse():
     f = File("hadamard_inverse_f32")
     block, n, k, scale = 128, 2, 256, rnd(Fraction(8838834764831845, 10**17))
@@ -54,4 +73,5 @@ def inverse():
 
 
 def hadamards():
-    return [hadamard(a) for a in ("f32", "f16", "i8")] + [inverse()]
+    acts = ("f32", "f16", "i8")
+    return [hadamard(a) for a in acts] + [fused(n, a) for n in ("silu_mul", "sigmoid_mul") for a in acts] + [inverse()]
