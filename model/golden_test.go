@@ -90,6 +90,9 @@ func (g *goldenModel) open(t *testing.T, o Options) *Model {
 // Each family against transformers: float32 activations by the largest difference
 // at any position, int8 by the mean divergence.
 func TestGoldenLogits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the reference over all prompts")
+	}
 	for _, g := range goldenModels(t) {
 		t.Run(g.name, func(t *testing.T) {
 			top, worst, at := 0.0, 0.0, 0

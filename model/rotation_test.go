@@ -178,6 +178,9 @@ func TestRotatedEqualsPlain(t *testing.T) {
 		default:
 			continue
 		}
+		if testing.Short() && g.name != "qwen3" {
+			continue
+		}
 		f := readFile(t, g.path)
 		f.rotate(rand.New(rand.NewPCG(1, 2)), 64, keys, rep, 128, g.name == "qwen35-rep1-tied")
 		m, err := openData(f.bytes(t), Options{Activations: op.F32})
