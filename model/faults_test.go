@@ -133,6 +133,14 @@ func open(t *testing.T, data []byte, o Options) *Model {
 	return m
 }
 
+// sequential skips a test that shares nothing between goroutines of its own, when
+// the race detector is at work: there it takes ten times as long and finds nothing.
+func sequential(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not under the race detector")
+	}
+}
+
 // noise is n token ids.
 func noise(n int) []int32 {
 	ids := make([]int32, n)
@@ -192,6 +200,7 @@ func TestHead(t *testing.T) {
 // (bytes of a binding: embedding, head and logits are split), BL-21 (no optional
 // feature), BL-23 (no subgroups), BL-28 (alignment of offsets).
 func TestOtherDevices(t *testing.T) {
+	sequential(t)
 	data := first(t).file(t)
 	ids := noise(150)
 	want := evalPieces(t, open(t, data, Options{Context: 192}), ids, 150)
@@ -257,6 +266,10 @@ func TestTooLarge(t *testing.T) {
 func TestTwoGoroutines(t *testing.T) {
 	data := first(t).file(t)
 	for name, x := range map[string]graph.Executor{"reference": ref.New(), "device": device(t, runtime.Options{})} {
+		runs := 100
+		if testing.Short() && name == "reference" {
+			runs = 20
+		}
 		m := open(t, data, Options{Executor: x, Context: 128, Sequences: 2})
 		prompts := [][]int32{noise(9), noise(30)[20:]}
 		sampling := Sampling{Temperature: 1, TopK: 40, Seed: 3}
@@ -274,7 +287,7 @@ func TestTwoGoroutines(t *testing.T) {
 		for i := range prompts {
 			s := newSession(t, m)
 			wg.Go(func() {
-				for n := range 100 {
+				for n := range runs {
 					got, err := text(t.Context(), s, prompts[i], sampling, 2)
 					if err != nil || !slices.Equal(got, want[i]) {
 						t.Errorf("%s, session %d, text %d: %v, %v; want %v", name, i, n, got, err, want[i])
@@ -326,6 +339,7 @@ func TestNonFinite(t *testing.T) {
 
 // BL-39: prompts cut anywhere give the same words at every position.
 func TestSplits(t *testing.T) {
+	sequential(t)
 	data := first(t).file(t)
 	for _, c := range []struct {
 		n             int
@@ -334,9 +348,6 @@ func TestSplits(t *testing.T) {
 		{200, []int{100}, []int{200, 127, 128, 129, 99, 101, 7}},
 		{520, []int{512}, []int{520, 511, 513}},
 	} {
-		if c.n > 500 && testing.Short() {
-			continue
-		}
 		ids := noise(c.n)
 		want := evalPieces(t, open(t, data, Options{Context: c.n, Chunk: c.n}), ids, c.n)
 		for _, chunk := range c.chunk {

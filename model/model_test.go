@@ -61,6 +61,7 @@ func openSprig(t testing.TB, o Options) *Model {
 // what int8 activations cost: the mean KL divergence from f32 over all positions of
 // prompts and answers. Long prompts are left out unless TERN_CONFORM=all.
 func TestSprigAgainstTransformers(t *testing.T) {
+	sequential(t)
 	cases, logits := golden(t)
 	longest := 60
 	if os.Getenv("TERN_CONFORM") == "all" {
