@@ -12,9 +12,27 @@ import (
 // shape is all that a recorded program depends on.
 type shape struct {
 	n, out int
-	seqs   int  // records of sequences; 0 for models without recurrent layers
-	chunks int  // bound on attention chunks, a power of two
-	pick   bool // the program chooses the largest logit itself
+	seqs   int // records of sequences; 0 for models without recurrent layers
+	chunks int // bound on attention chunks, a power of two
+	by     chooser
+}
+
+// chooser is who chooses the tokens that follow, and how.
+type chooser uint8
+
+const (
+	byHost    chooser = iota // from logits that it reads
+	byLargest                // the program: the largest logit
+	byDraw                   // the program: by records of draws
+)
+
+// layout of the batch's words.
+func (s shape) layout() op.Layout {
+	l := op.NewSequenceLayout(s.n, s.out, s.seqs)
+	if s.by == byDraw {
+		l = l.WithDraws()
+	}
+	return l
 }
 
 // recorded is a program with its logits.
@@ -29,14 +47,19 @@ type recorded struct {
 const maxPrograms = 64
 
 // Record builds the graph of a batch shape: n tokens, of which out have their
-// logits computed, at positions below context. pick adds the choice of the
-// largest logit.
+// logits computed, at positions below context. It ends with the choice of the
+// tokens that follow, if that is the program's.
 func (m *Model) record(s shape) (*graph.Graph, *recorded) {
 	g := graph.New(fmt.Sprintf("n%d.out%d.seqs%d.chunks%d", s.n, s.out, s.seqs, s.chunks))
-	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: op.NewSequenceLayout(s.n, s.out, s.seqs), Consts: m.weights.Consts, Chunks: s.chunks}
+	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: s.layout(), Consts: m.weights.Consts, Chunks: s.chunks}
 	logits := m.net.Forward(b, &m.memory)
-	if s.pick && s.out > 0 {
+	switch {
+	case s.out == 0:
+	case s.by == byLargest:
 		b.Argmax(logits)
+	case s.by == byDraw:
+		b.Penalise(logits)
+		b.Sample(b.TopK(logits, min(op.MaxTopK, logits.K), op.TopKPart))
 	}
 	return g, &recorded{builder: b, logits: logits}
 }
@@ -73,6 +96,8 @@ type Request struct {
 	Tokens  []int32
 	Every   bool // logits of every token, not only of the last
 	None    bool // no logits at all
+
+	draw *draw // of the token that follows the last
 }
 
 func (r Request) wants(i int) bool {
@@ -87,15 +112,15 @@ func (r Request) wants(i int) bool {
 // before it.
 func (m *Model) Eval(ctx context.Context, requests ...Request) ([][][]float32, error) {
 	logits := make([][][]float32, len(requests))
-	err := m.eval(ctx, requests, false, func(request int, row []float32, _ uint32) {
+	err := m.eval(ctx, requests, byHost, func(request int, row []float32, _ uint32) {
 		logits[request] = append(logits[request], row)
 	})
 	return logits, err
 }
 
 // eval runs the requests and calls output for every wanted row, in order: with
-// the logits, or, if pick is set, with the index of the largest.
-func (m *Model) eval(ctx context.Context, requests []Request, pick bool, output func(request int, row []float32, best uint32)) error {
+// the logits, or with the token that the program chose.
+func (m *Model) eval(ctx context.Context, requests []Request, by chooser, output func(request int, row []float32, token uint32)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -105,12 +130,15 @@ func (m *Model) eval(ctx context.Context, requests []Request, pick bool, output 
 		return err
 	}
 	var run []entry
-	out := 0
+	out, maxOut := 0, m.maxOut
+	if by == byDraw { // the batch has room for so many draws
+		maxOut = min(maxOut, m.options.Sequences)
+	}
 	flush := func() error {
 		if len(run) == 0 {
 			return nil
 		}
-		err := m.run(ctx, run, pick, output)
+		err := m.run(ctx, run, by, output)
 		run, out = run[:0], 0
 		return err
 	}
@@ -126,10 +154,10 @@ func (m *Model) eval(ctx context.Context, requests []Request, pick bool, output 
 		}
 		seen[r.Session] = true
 		for j, id := range r.Tokens {
-			list = append(list, entry{i, r.Session, id, r.wants(j)})
+			list = append(list, entry{i, r.Session, id, r.wants(j), r.draw})
 		}
 		for _, t := range list {
-			if len(run) == m.options.Chunk || t.wants && out == m.maxOut {
+			if len(run) == m.options.Chunk || t.wants && out == maxOut {
 				if err := flush(); err != nil {
 					return err
 				}
@@ -149,6 +177,7 @@ type entry struct {
 	session *Session
 	id      int32
 	wants   bool
+	draw    *draw // of the token that follows, if the program draws
 }
 
 // admit checks the requests and takes the pages they need.
@@ -181,9 +210,9 @@ func (m *Model) admit(requests []Request) error {
 }
 
 // run evaluates one batch.
-func (m *Model) run(ctx context.Context, run []entry, pick bool, output func(int, []float32, uint32)) (err error) {
+func (m *Model) run(ctx context.Context, run []entry, by chooser, output func(int, []float32, uint32)) (err error) {
 	parts := partsOf(run)
-	s := shape{n: len(run), chunks: 1, pick: pick}
+	s := shape{n: len(run), chunks: 1, by: by}
 	for _, t := range run {
 		if t.wants {
 			s.out++
@@ -215,7 +244,7 @@ func (m *Model) run(ctx context.Context, run []entry, pick bool, output func(int
 		return fmt.Errorf("%s: the hidden state of a token: %w", m.file.Name, graph.ErrNonFinite)
 	}
 	var rows []float32
-	if !pick && s.out > 0 {
+	if by == byHost && s.out > 0 {
 		rows = make([]float32, s.out*m.config.Vocab)
 		buf, off := p.Place(p.logits.Value)
 		if err := m.x.Read(buf, off, floatBytes(rows)); err != nil {
@@ -227,7 +256,7 @@ func (m *Model) run(ctx context.Context, run []entry, pick bool, output func(int
 		if t.wants {
 			var row []float32
 			best := w[l.Results+out]
-			if !pick {
+			if by == byHost {
 				row = rows[out*m.config.Vocab:][:m.config.Vocab:m.config.Vocab]
 			} else if int(best) >= m.config.Vocab {
 				return fmt.Errorf("%s: logits: %w", m.file.Name, graph.ErrNonFinite)
@@ -267,7 +296,7 @@ func partsOf(run []entry) (parts []*part) {
 // lay writes the words of a batch and returns their number; it sets the shape's
 // bound on chunks.
 func (m *Model) lay(run []entry, parts []*part, s *shape) int {
-	l, w := op.NewSequenceLayout(s.n, s.out, s.seqs), m.words
+	l, w := s.layout(), m.words
 	clear(w[:l.Pages])
 	type place struct{ index, table, pos int }
 	of := map[*Session]*place{}
@@ -291,6 +320,11 @@ func (m *Model) lay(run []entry, parts []*part, s *shape) int {
 		at.pos++
 		if t.wants {
 			w[l.Outputs+out] = uint32(i)
+			if s.by == byDraw {
+				t.draw.Pairs = next
+				copy(w[l.Draws+out*op.DrawWords:], t.draw.Words())
+				next += copy(w[next:], t.draw.pairs)
+			}
 			out++
 		}
 	}

@@ -22,13 +22,16 @@ func cachePages(o Options) int {
 	return (o.Context + op.PageTokens - 1) / op.PageTokens * o.Sequences
 }
 
+// pairsOf is the number of tokens that a sequence can have penalised.
+func pairsOf(o Options) int { return min(o.Context, maxPairs) }
+
 // batchWords is the size of the largest batch.
 func batchWords(c *family.Config, o Options) int {
 	seqs := 0
 	if c.Recurrent != nil {
 		seqs = o.Chunk
 	}
-	return op.NewSequenceLayout(o.Chunk, o.Chunk, seqs).Pages + cachePages(o)
+	return op.NewSequenceLayout(o.Chunk, o.Chunk, seqs).WithDraws().Pages + cachePages(o) + 2*pairsOf(o)*o.Sequences
 }
 
 // check tells whether the model fits, before anything is allocated.

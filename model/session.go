@@ -177,12 +177,18 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Samplin
 // next evaluates ids and chooses the following token.
 func (s *Session) next(ctx context.Context, ids []int32, sampling Sampling) (id int32, err error) {
 	request := []Request{{Session: s, Tokens: ids}}
+	chosen := func(_ int, _ []float32, token uint32) { id = int32(token) }
 	if sampling.greedy() {
-		err = s.m.eval(ctx, request, true, func(_ int, _ []float32, best uint32) { id = int32(best) })
+		err = s.m.eval(ctx, request, byLargest, chosen)
+		return id, err
+	}
+	if d := sampling.draw(s.tokens, ids, s.m.config.Vocab); d != nil {
+		request[0].draw = d
+		err = s.m.eval(ctx, request, byDraw, chosen)
 		return id, err
 	}
 	var logits []float32
-	if err = s.m.eval(ctx, request, false, func(_ int, row []float32, _ uint32) { logits = row }); err != nil {
+	if err = s.m.eval(ctx, request, byHost, func(_ int, row []float32, _ uint32) { logits = row }); err != nil {
 		return 0, err
 	}
 	return sampling.choose(logits, s.tokens)
