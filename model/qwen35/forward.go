@@ -38,12 +38,14 @@ func (m *Model) attention(b *op.Builder, l *layer, in func(b *op.Builder) op.Act
 // delta is a gated delta net.
 func (m *Model) delta(b *op.Builder, l *layer, in func(b *op.Builder) op.Acts, state op.State) op.Rows {
 	d := m.Delta
-	h, plain := l.in.InBoth(b, in)                                            // [n, hidden]
-	x := b.DeltaRows(d)                                                       // [n, q k v z heads, beta, alpha]
-	b.MulMatInto("attn_qkv_gate", x, 0, l.in.Matrix, h)                       //
-	b.MulMatInto("ssm_beta_alpha", x, d.Channels()+d.Inner(), l.gates, plain) //
-	b.DeltaInputs(x, d, state, l.conv, l.a, l.dt, m.Eps)                      // convolution, norms, gates
-	b.DeltaRule(x, d, state)                                                  // v becomes the output
+	h, plain := l.in.InBoth(b, in)                      // [n, hidden]
+	x := b.DeltaRows(d)                                 // [n, q k v z heads, beta, alpha]
+	b.MulMatInto("attn_qkv_gate", x, 0, l.in.Matrix, h) //
+	if l.gates != nil {
+		b.MulMatInto("ssm_beta_alpha", x, d.Channels()+d.Inner(), l.gates, plain)
+	}
+	b.DeltaInputs(x, d, state, l.conv, l.a, l.dt, m.Eps) // convolution, norms, gates
+	b.DeltaRule(x, d, state)                             // v becomes the output
 	a := l.out.InGrouped(b, d, func(b *op.Builder) op.Acts { return b.DeltaNorm(x, d, l.norm, m.Eps) })
 	return b.MulMat("ssm_out", l.out.Matrix, a) // [n, hidden]
 }

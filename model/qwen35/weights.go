@@ -24,8 +24,8 @@ type layer struct {
 	o            family.Linear
 	qNorm, kNorm op.Const
 	// of a recurrent layer
-	in, out           family.Linear // in: q, k, v heads and z
-	gates             *op.Matrix    // beta and alpha
+	in, out           family.Linear // in: q, k, v heads, z, and beta and alpha
+	gates             *op.Matrix    // or these by themselves
 	conv, a, dt, norm op.Const
 }
 
@@ -68,8 +68,14 @@ func (m *Model) attentionTensors(t *family.Tensors, l *layer, p string) {
 
 func (m *Model) deltaTensors(t *family.Tensors, l *layer, p string) {
 	d := m.Delta
-	t.Linear(&l.in, p+"attn_qkv_gate", m.Hidden, family.Rows(p+"attn_qkv", d.Channels()), family.Rows(p+"attn_gate", d.Inner()))
-	t.Plain(&l.gates, p+"ssm_beta_alpha", m.Hidden, family.Rows(p+"ssm_beta", d.Values), family.Rows(p+"ssm_alpha", d.Values))
+	in := []family.Part{family.Rows(p+"attn_qkv", d.Channels()), family.Rows(p+"attn_gate", d.Inner())}
+	gates := []family.Part{family.Rows(p+"ssm_beta", d.Values), family.Rows(p+"ssm_alpha", d.Values)}
+	if m.Rotation == nil {
+		in = append(in, gates...)
+	} else { // their input is never rotated
+		t.Plain(&l.gates, p+"ssm_beta_alpha", m.Hidden, gates...)
+	}
+	t.Linear(&l.in, p+"attn_qkv_gate", m.Hidden, in...)
 	t.Vector(&l.conv, p+"ssm_conv1d.weight", d.Taps, d.Channels())
 	t.Vector(&l.a, p+"ssm_a", d.Values)
 	t.Vector(&l.dt, p+"ssm_dt.bias", d.Values)
