@@ -40,7 +40,13 @@ func device(t *testing.T) graph.Executor {
 // logits of ids, evaluated in pieces of the sizes given, over and over.
 func logits(t *testing.T, x graph.Executor, data []byte, act op.Act, ids []int32, pieces ...int) []float32 {
 	t.Helper()
-	m, err := model.OpenBytes(t.Context(), "noise", data, model.Options{Executor: x, Context: 128, Activations: act})
+	return evaluate(t, model.Options{Executor: x, Activations: act}, data, ids, pieces...)
+}
+
+func evaluate(t *testing.T, o model.Options, data []byte, ids []int32, pieces ...int) []float32 {
+	t.Helper()
+	o.Context = 128
+	m, err := model.OpenBytes(t.Context(), "noise", data, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,4 +172,41 @@ func mixed(t *testing.T, files ...[]byte) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// A cache of fewer bits gives the same logits on the device, for the prompt at once and
+// in pieces, and logits near those of a cache of halves.
+func TestCaches(t *testing.T) {
+	x := device(t)
+	s, err := Lookup("tiny-hybrid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, ids := file(t, s), Tokens(3, 70, 515)
+	halves := evaluate(t, model.Options{Executor: ref.New()}, data, ids, len(ids))
+	var top float32
+	for _, v := range halves {
+		top = max(top, v, -v)
+	}
+	for _, c := range []struct {
+		keys, values op.CacheType
+		off          float32 // from halves, of the largest logit
+	}{{op.CacheQ8_0, op.CacheQ8_0, 0.05}, {op.CacheQ4_0, op.CacheF16, 0.3}, {op.CacheF16, op.CacheQ4_0, 0.3}, {op.CacheQ8_0, op.CacheQ4_0, 0.3}} {
+		o := model.Options{Executor: ref.New(), CacheKeys: c.keys, CacheValues: c.values}
+		want := evaluate(t, o, data, ids, len(ids))
+		var off float32
+		for i := range want {
+			off = max(off, want[i]-halves[i], halves[i]-want[i])
+		}
+		if off == 0 || off > c.off*top {
+			t.Errorf("%v/%v: logits are off by up to %g of %g", c.keys, c.values, off, top)
+		}
+		o.Executor = x
+		if !slices.Equal(evaluate(t, o, data, ids, len(ids)), want) {
+			t.Errorf("%v/%v: the logits differ", c.keys, c.values)
+		}
+		if !slices.Equal(evaluate(t, o, data, ids, 1, 60, 3), want) {
+			t.Errorf("%v/%v: the logits differ piece by piece", c.keys, c.values)
+		}
+	}
 }
