@@ -194,7 +194,11 @@ func TestCompare(t *testing.T) {
 }
 
 func TestVerify(t *testing.T) {
-	for _, args := range [][]string{{}} {
+	goldens, err := filepath.Abs("../../testdata/goldens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{}, {"-m", filepath.Join(goldens, "qwen3moe.gguf")}, {"-m", filepath.Join(goldens, "qwen35-rep2.gguf")}} {
 		c := prepare(t, "", append([]string{"verify"}, args...)...).exits(t, 0)
 		if out := c.out.String(); !strings.HasSuffix(out, "| right\n") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "| arithmetic ") {
 			t.Errorf("verify %q says %q", args, out)
