@@ -120,13 +120,19 @@ func halfAt(b []byte) (uint32, error) {
 	return uint32(h), nil
 }
 
-// put stores the codes of a block, each of width bits, from word 0 of dst on,
-// in the order of int8 activations.
+// codeWords are the codes of a block as bytes, in the order of int8 activations.
+func codeWords(codes []byte) (words [16]uint32) {
+	for i, c := range codes[:64] {
+		words[i/16*4+i%4] |= uint32(c) << (i % 16 / 4 * 8)
+	}
+	return words
+}
+
+// put stores the codes of a block, each of width bits, from word 0 of dst on.
 func put(dst []uint32, width int, codes []byte) {
 	per := 8 / width
-	for i, c := range codes {
-		k, m := i/16*4+i%4, i%16/4
-		dst[k/per] |= uint32(c) << (8*m + width*(k%per))
+	for k, w := range codeWords(codes) {
+		dst[k/per] |= w << (width * (k % per))
 	}
 }
 
@@ -175,31 +181,26 @@ var trit = func() (table [256][5]byte) {
 	return table
 }()
 
-// tritByte is the byte of up to five digits, a missing one counting as 0.
-func tritByte(digits ...byte) uint32 {
-	v := uint32(0)
-	for n := range 5 {
-		v *= 3
-		if n < len(digits) {
-			v += uint32(digits[n])
-		}
+// tritByte is the byte of a number of five base-3 digits.
+var tritByte = func() (table [243]byte) {
+	for v := range table {
+		table[v] = byte((v*256 + 242) / 243)
 	}
-	return (v*256 + 242) / 243
-}
+	return table
+}()
 
 // putTrits stores a block of trits in three words and returns its tail byte.
 func putTrits(dst []uint32, t []byte) (tail uint32) {
-	var words [16][4]byte // bytes of code words
-	for i, c := range t {
-		words[i/16*4+i%4][i%16/4] = c
-	}
+	words := codeWords(t)
 	for w := range 3 {
-		for m := range 4 {
-			d := words[5*w:]
-			dst[w] |= tritByte(d[0][m], d[1][m], d[2][m], d[3][m], d[4][m]) << (8 * m)
+		v := uint32(0) // four numbers, none above 242
+		for _, digits := range words[5*w : 5*w+5] {
+			v = v*3 + digits
 		}
+		dst[w] = uint32(tritByte[byte(v)]) | uint32(tritByte[byte(v>>8)])<<8 | uint32(tritByte[byte(v>>16)])<<16 | uint32(tritByte[v>>24])<<24
 	}
-	return tritByte(words[15][:]...)
+	last := words[15]
+	return uint32(tritByte[((last&3*3+last>>8&3)*3+last>>16&3)*9+last>>24*3])
 }
 
 // A run of bytes in a file's base-3 block: byte m holds the elements
