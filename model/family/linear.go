@@ -21,17 +21,21 @@ func (l *Linear) In(b *op.Builder, make func(b *op.Builder) op.Acts) op.Acts {
 	return l.rotate(b, op.Rows(make(b.Float())), op.HeadOrder{})
 }
 
-// InGrouped is In for the output of a gated delta net, whose heads some files want in
-// another order.
-func (l *Linear) InGrouped(b *op.Builder, d op.Delta, make func(b *op.Builder) op.Acts) op.Acts {
-	if l.rotation == nil {
-		return make(b)
+// DeltaNorm is the input that is the output of a gated delta net, whose heads some
+// files want in another order.
+func (l *Linear) DeltaNorm(b *op.Builder, x op.Rows, d op.Delta, weight op.Const, eps float32) op.Acts {
+	r := l.rotation
+	switch {
+	case r == nil:
+		return b.DeltaNorm(x, d, weight, eps)
+	case r.block%d.Dim == 0:
+		return b.DeltaNormHadamard(x, d, weight, eps, r.signs[d.Inner()].at, r.block, r.grouped)
 	}
 	var order op.HeadOrder
-	if l.rotation.grouped {
+	if r.grouped {
 		order = op.HeadOrder{Dim: d.Dim, Keys: d.Keys, Rep: d.Values / d.Keys}
 	}
-	return l.rotate(b, op.Rows(make(b.Float())), order)
+	return l.rotate(b, op.Rows(b.Float().DeltaNorm(x, d, weight, eps)), order)
 }
 
 // InBoth is In, and the same input as it is.

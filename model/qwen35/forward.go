@@ -46,6 +46,6 @@ func (m *Model) delta(b *op.Builder, l *layer, in func(b *op.Builder) op.Acts, s
 	}
 	b.DeltaInputs(x, d, state, l.conv, l.a, l.dt, m.Eps) // convolution, norms, gates
 	b.DeltaRule(x, d, state)                             // v becomes the output
-	a := l.out.InGrouped(b, d, func(b *op.Builder) op.Acts { return b.DeltaNorm(x, d, l.norm, m.Eps) })
-	return b.MulMat("ssm_out", l.out.Matrix, a) // [n, hidden]
+	a := l.out.DeltaNorm(b, x, d, l.norm, m.Eps)         // [n, inner]
+	return b.MulMat("ssm_out", l.out.Matrix, a)          // [n, hidden]
 }

@@ -102,3 +102,32 @@ func TestProductByExpertsEqualsProducts(t *testing.T) {
 		}
 	})
 }
+
+// The norm of a delta net and the transform in one equal the two.
+func TestRotatedDeltaNormEqualsItsParts(t *testing.T) {
+	onBoth(t, func(t *testing.T, x graph.Executor) {
+		g := deltaBatch{Delta: op.Delta{Keys: 2, Values: 6, Dim: 64, Taps: 4}, n: 3}
+		for _, act := range []op.Act{op.I8, op.F16, op.F32} {
+			for _, grouped := range []bool{false, true} {
+				run := func(record func(m *maker, x op.Rows, weight, signs op.Const)) []uint32 {
+					return evaluate(t, x, act, func(m *maker) {
+						weight, signs := m.constant(normal.floats(m.r, g.Dim)), m.constant(signsOf(m.r, g.Inner()))
+						m.setConsts()
+						record(m, m.deltaRows(&g, outliers, normal), weight, signs)
+					})
+				}
+				fused := run(func(m *maker, x op.Rows, weight, signs op.Const) {
+					m.DeltaNormHadamard(x, g.Delta, weight, 1e-6, signs, 128, grouped)
+				})
+				parts := run(func(m *maker, x op.Rows, weight, signs op.Const) {
+					var order op.HeadOrder
+					if grouped {
+						order = op.HeadOrder{Dim: g.Dim, Keys: g.Keys, Rep: g.Values / g.Keys}
+					}
+					m.Hadamard("act", op.Rows(m.Float().DeltaNorm(x, g.Delta, weight, 1e-6)), signs, 128, order)
+				})
+				equalWords(t, "delta_norm_hadamard "+act.String(), fused, parts)
+			}
+		}
+	})
+}

@@ -80,6 +80,26 @@ func sigmoidMulHadamard(act op.Act) space {
 	})
 }
 
+func deltaNormHadamard(act op.Act) space {
+	return func(c *Case, r *rand.Rand) {
+		c.act = act
+		g := deltaBatchOf(c, r)
+		block := g.Dim
+		for g.Inner()%(2*block) == 0 && block < op.MostHadamard && r.IntN(3) > 0 {
+			block *= 2
+		}
+		v := pick(r, normal, outliers, wide, tiny, huge, zeros, halves, special)
+		grouped := r.IntN(2) == 0
+		c.shape(g.Inner()/block, g.n, uint64(52*g.n*g.Inner()), "%v, blocks of %d, grouped %v, %s", &g, block, grouped, v.name)
+		c.record = func(m *maker) {
+			m.constant(normal.floats(r, r.IntN(9)))
+			weight, signs := m.constant(normal.floats(r, g.Dim)), m.constant(signsOf(r, g.Inner()))
+			m.setConsts()
+			m.DeltaNormHadamard(m.deltaRows(&g, v, v), g.Delta, weight, 1e-6, signs, block, grouped)
+		}
+	}
+}
+
 func hadamardInverse(c *Case, r *rand.Rand) {
 	n, block := c.from(rowTokens), c.from(hadamardBlocks)
 	k := block * c.from(hadamardCounts)

@@ -57,6 +57,23 @@ func (b *Builder) SigmoidMulHadamard(label string, x, gates Rows, first int, sig
 	return a
 }
 
+// DeltaNormHadamard is DeltaNorm and then Hadamard, in one, for blocks of whole heads;
+// grouped puts the value heads of a key head together first.
+func (b *Builder) DeltaNormHadamard(x Rows, d Delta, weight Const, eps float32, signs Const, block int, grouped bool) Acts {
+	k := d.Inner()
+	must(weight.Len == d.Dim && block%d.Dim == 0, "delta net: norm of %d for heads of %d, in blocks of %d", weight.Len, d.Dim, block)
+	b.checkHadamard("delta_norm", k, signs, block)
+	a := b.acts("delta_norm", x.N, k)
+	order := 0
+	if grouped {
+		order = 1
+	}
+	push := append(u32(x.N, weight.Offset, signs.Offset, order), f32(1/float32(d.Dim)), f32(eps), f32(rsqrtOf(block)))
+	b.add("delta_norm", "delta_norm_hadamard_"+b.Act.suffix(), k/block, x.N, append(d.spec(), uint32(block)), push, uint64(52*x.N*k), uint64(8*x.N*k)+a.Bytes,
+		graph.In(x.Value), graph.In(b.Consts), graph.Out(a.Value))
+	return a
+}
+
 // HadamardInverse undoes the transform of rows that were stored with it: x becomes
 // signs times its transform.
 func (b *Builder) HadamardInverse(label string, x Rows, signs Const, block int) {

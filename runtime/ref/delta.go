@@ -201,16 +201,19 @@ func deltaNorm(a act) Twin {
 		p := node.Push
 		d := newDeltaRows(args[0], node.Spec, int(p[0]))
 		weight, inv, eps := Floats(args[1])[p[1]:], fromBits(p[2]), fromBits(p[3])
-		parallel(d.n, func(t int) {
-			v, z := d.out(t)[2*d.keyHeads*d.dim:], d.raw(t)[d.channels():]
-			row := make([]float32, d.valueHeads*d.dim)
-			for h := range d.valueHeads {
-				normRow(row[h*d.dim:][:d.dim], v[h*d.dim:][:d.dim], weight, inv, eps)
-			}
-			for i, u := range row {
-				row[i] = float32(u * Silu(z[i]))
-			}
-			a.store(args[2], d.n, t, row)
-		})
+		parallel(d.n, func(t int) { a.store(args[2], d.n, t, d.normed(t, weight, inv, eps)) })
 	}
+}
+
+// normed is the normed value heads of a token times silu(z).
+func (d *deltaRows) normed(t int, weight []float32, inv, eps float32) []float32 {
+	v, z := d.out(t)[2*d.keyHeads*d.dim:], d.raw(t)[d.channels():]
+	row := make([]float32, d.valueHeads*d.dim)
+	for h := range d.valueHeads {
+		normRow(row[h*d.dim:][:d.dim], v[h*d.dim:][:d.dim], weight, inv, eps)
+	}
+	for i, u := range row {
+		row[i] = float32(u * Silu(z[i]))
+	}
+	return row
 }

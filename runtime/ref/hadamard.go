@@ -89,6 +89,35 @@ func sigmoidMulHadamard(a act) Twin {
 	}
 }
 
+// deltaNormHadamard equals deltaNorm with float32 activations and then hadamard, of
+// blocks of whole heads, whose order changes if grouped is set: keys and rep are then
+// those of the delta net.
+//
+//	spec  dim, k heads, v heads, block
+//	push  n, weight, signs (offsets in consts), grouped (0, 1), inv_dim, eps, scale
+//	0 in  x   1 in consts   2 out activations of v heads * dim elements
+//	domain: blocks in a row, n
+func deltaNormHadamard(a act) Twin {
+	return func(node *graph.Node, args [][]uint32) {
+		p := node.Push
+		d := newDeltaRows(args[0], node.Spec, int(p[0]))
+		consts, k := Floats(args[1]), d.valueHeads*d.dim
+		keys, rep := 1, 1
+		dim := k
+		if p[3] != 0 {
+			dim, keys, rep = d.dim, d.keyHeads, d.valueHeads/d.keyHeads
+		}
+		rows := make([][]float32, d.n)
+		for t := range rows {
+			rows[t] = d.normed(t, consts[p[1]:], fromBits(p[4]), fromBits(p[5]))
+		}
+		rotate(a, args[2], d.n, k, int(node.Spec[3]), fromBits(p[6]), consts[p[2]:], func(t, e int) float32 {
+			head := e / dim
+			return Tidy(rows[t][(head/rep+keys*(head%rep))*dim+e%dim])
+		})
+	}
+}
+
 // hadamardInverse: x = tidy(signs times the transform of x), block by block, in place.
 //
 //	spec  block

@@ -141,6 +141,27 @@ def delta_norm(act):
     return f
 
 
+def delta_norm_hadamard(act):
+    from hadamard import blocks
+
+    f = File(f"delta_norm_hadamard_{act}")
+    d, block, scale = Net(2, 2, 32, 2), 64, Fraction(1, 8)
+    weight, inv, eps = numbers(d.dim), rnd(Fraction(1, d.dim)), rnd(Fraction(1, 1000000))
+    signs = [Fraction(1 - 2 * (i * 7 % 3 // 2)) for i in range(d.inner)]
+    for name, grouped in (("heads as they are", 0), ("heads of a key together", 1)):
+        rows = []
+        for t in range(d.n):
+            v, z = d.out[t][2 * d.keys * d.dim:], d.raw[t][d.channels:]
+            heads = [[mul(x, silu(g)) for x, g in zip(norm(v[at:at + d.dim], weight, inv, eps), z[at:])] for at in range(0, d.inner, d.dim)]
+            if grouped:  # head k + keys*r of value heads goes to r + rep*k
+                heads = [heads[k + d.keys * r] for k in range(d.keys) for r in range(d.values // d.keys)]
+            rows.append(blocks([mul(tidy(x), s) for x, s in zip(sum(heads, []), signs)], block, scale))
+        f.case(name, (d.inner // block, d.n), d.spec() + [block], [d.n, 1, 1 + d.dim, grouped, bits(inv), bits(eps), bits(scale)],
+               [arg_in("f32", d.words()), arg_in("f32", words_of(numbers(1) + weight + signs)),
+                arg_out("raw" if act != "f32" else "f32", activations(act, rows))])
+    return f
+
+
 def sigmoid_mul(act):
     f = File(f"sigmoid_mul_{act}")
     n, k, stride, first = 2, 64, 80, 9
@@ -155,4 +176,4 @@ def sigmoid_mul(act):
 
 def delta():
     acts = ("f32", "f16", "i8")
-    return [delta_inputs(), delta_rule()] + [delta_norm(a) for a in acts] + [sigmoid_mul(a) for a in acts]
+    return [delta_inputs(), delta_rule()] + [f(a) for f in (delta_norm, delta_norm_hadamard) for a in acts] + [sigmoid_mul(a) for a in acts]
