@@ -10,7 +10,7 @@ PLATFORMS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 # The packages that run goroutines, for the race detector, and those that use a
 # driver, for the second one.
 RACE   := ./vk ./runtime ./runtime/ref ./model ./tools/tern
-DEVICE := ./vk/... ./runtime/... ./model/...
+DEVICE := ./vk ./runtime ./runtime/conform ./model
 
 # The binary is pure Go: only the race detector uses a C compiler.
 export CGO_ENABLED := 0
@@ -26,7 +26,7 @@ run: driver ## answer a question with the embedded model (PROMPT=...)
 
 test: test-tools vet ## all tests: every package, again on a second driver, and under the race detector
 	$(GO) test -count=1 ./...
-	$(SCRIPTS)/on-drivers "swiftshader" $(GO) test -count=1 $(DEVICE)
+	$(SCRIPTS)/on-drivers "swiftshader" $(GO) test -short -count=1 $(DEVICE)
 	$(MAKE) --no-print-directory race
 
 vet:
