@@ -77,8 +77,8 @@ func TestDevice(t *testing.T) {
 		return
 	}
 	others, formats := byFormat()
-	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21, Time: 3 * time.Second}, runtime.Options{})
-	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19, Time: 3 * time.Second}, runtime.Options{})
+	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21, Time: 2 * time.Second}, runtime.Options{})
+	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19, Time: time.Second}, runtime.Options{})
 }
 
 // byFormat splits the contracts: those of formats other than Q2_0 are many and made
@@ -101,5 +101,5 @@ func byFormat() (others, formats []string) {
 func TestFoldedGrid(t *testing.T) {
 	device := runtime.Options{}
 	device.Test.Caps.GroupsX = 300
-	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 3 * time.Second, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
+	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 2 * time.Second, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
 }
