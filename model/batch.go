@@ -24,12 +24,17 @@ const (
 	byHost    chooser = iota // from logits that it reads
 	byLargest                // the program: the largest logit
 	byDraw                   // the program: by records of draws
+	byBoth                   // the program, by records of draws; the host reads some of the logits
+	byNobody                 // no one: the host reads the hidden states that logits are made of
 )
+
+// draws reports whether the batch holds records of draws.
+func (c chooser) draws() bool { return c == byDraw || c == byBoth }
 
 // layout of the batch's words.
 func (s shape) layout() op.Layout {
 	l := op.NewSequenceLayout(s.n, s.out, s.seqs)
-	if s.by == byDraw {
+	if s.by.draws() {
 		l = l.WithDraws()
 	}
 	return l
@@ -51,13 +56,17 @@ const maxPrograms = 64
 // tokens that follow, if that is the program's.
 func (m *Model) record(s shape) (*graph.Graph, *recorded) {
 	g := graph.New(fmt.Sprintf("n%d.out%d.seqs%d.chunks%d", s.n, s.out, s.seqs, s.chunks))
-	b := &op.Builder{G: g, Act: m.options.Activations, Batch: m.batch, Layout: s.layout(), Consts: m.weights.Consts, Chunks: s.chunks}
+	b := &op.Builder{
+		G: g, Act: m.options.Activations, Batch: m.batch, Layout: s.layout(), Consts: m.weights.Consts, Chunks: s.chunks,
+		Headless: s.by == byNobody,
+	}
 	logits := m.net.Forward(b, &m.memory)
 	switch {
 	case s.out == 0:
 	case s.by == byLargest:
 		b.Argmax(logits)
-	case s.by == byDraw:
+	case s.by.draws():
+		logits.Keep = s.by == byBoth
 		b.Penalise(logits)
 		b.Sample(b.TopK(logits, min(op.MaxTopK, logits.K), op.TopKPart))
 	}
@@ -97,7 +106,8 @@ type Request struct {
 	Every   bool // logits of every token, not only of the last
 	None    bool // no logits at all
 
-	draw *draw // of the token that follows the last
+	draw   *draw // of the token that follows the last
+	logits bool  // are read where the program draws
 }
 
 func (r Request) wants(i int) bool {
@@ -131,7 +141,7 @@ func (m *Model) eval(ctx context.Context, requests []Request, by chooser, output
 	}
 	var run []entry
 	out, maxOut := 0, m.maxOut
-	if by == byDraw { // the batch has room for so many draws
+	if by.draws() { // the batch has room for so many draws
 		maxOut = min(maxOut, m.options.Sequences)
 	}
 	flush := func() error {
@@ -154,7 +164,7 @@ func (m *Model) eval(ctx context.Context, requests []Request, by chooser, output
 		}
 		seen[r.Session] = true
 		for j, id := range r.Tokens {
-			list = append(list, entry{i, r.Session, id, r.wants(j), r.draw})
+			list = append(list, entry{i, r.Session, id, r.wants(j), r.draw, by == byHost || by == byNobody || r.logits})
 		}
 		for _, t := range list {
 			if len(run) == m.options.Chunk || t.wants && out == maxOut {
@@ -178,6 +188,7 @@ type entry struct {
 	id      int32
 	wants   bool
 	draw    *draw // of the token that follows, if the program draws
+	read    bool  // what was computed for the token, if it is wanted
 }
 
 // admit checks the requests and takes the pages they need.
@@ -243,25 +254,18 @@ func (m *Model) run(ctx context.Context, run []entry, by chooser, output func(in
 	if w[0] != 0 {
 		return fmt.Errorf("%s: the hidden state of a token: %w", m.file.Name, graph.ErrNonFinite)
 	}
-	var rows []float32
-	if by == byHost && s.out > 0 {
-		rows = make([]float32, s.out*m.config.Vocab)
-		buf, off := p.Place(p.logits.Value)
-		if err := m.x.Read(buf, off, floatBytes(rows)); err != nil {
-			return err
-		}
+	rows, err := m.readRows(run, p)
+	if err != nil {
+		return err
 	}
 	out := 0
 	for _, t := range run {
 		if t.wants {
-			var row []float32
 			best := w[l.Results+out]
-			if by == byHost {
-				row = rows[out*m.config.Vocab:][:m.config.Vocab:m.config.Vocab]
-			} else if int(best) >= m.config.Vocab {
+			if (by == byLargest || by.draws()) && int(best) >= m.config.Vocab {
 				return fmt.Errorf("%s: logits: %w", m.file.Name, graph.ErrNonFinite)
 			}
-			output(t.request, row, best)
+			output(t.request, rows[out], best)
 			out++
 		}
 	}
@@ -269,6 +273,37 @@ func (m *Model) run(ctx context.Context, run []entry, by chooser, output func(in
 		t.session.advance(t.id)
 	}
 	return nil
+}
+
+// readRows returns for each output its logits or hidden state, nil for one that
+// is not to be read. What lies between the first and the last is read at once.
+func (m *Model) readRows(run []entry, p *recorded) ([][]float32, error) {
+	var rows [][]float32
+	first, last := -1, -1
+	for _, t := range run {
+		if !t.wants {
+			continue
+		}
+		if t.read {
+			if last = len(rows); first < 0 {
+				first = last
+			}
+		}
+		rows = append(rows, nil)
+	}
+	if first < 0 {
+		return rows, nil
+	}
+	width := p.logits.K
+	all := make([]float32, (last+1-first)*width)
+	buf, off := p.Place(p.logits.Value)
+	if err := m.x.Read(buf, off+uint64(first*width)*4, floatBytes(all)); err != nil {
+		return nil, err
+	}
+	for i := range last + 1 - first {
+		rows[first+i] = all[i*width:][:width:width]
+	}
+	return rows, nil
 }
 
 // part is the tokens of one session in a run.
@@ -320,7 +355,7 @@ func (m *Model) lay(run []entry, parts []*part, s *shape) int {
 		at.pos++
 		if t.wants {
 			w[l.Outputs+out] = uint32(i)
-			if s.by == byDraw {
+			if s.by.draws() {
 				t.draw.Pairs = next
 				copy(w[l.Draws+out*op.DrawWords:], t.draw.Words())
 				next += copy(w[next:], t.draw.pairs)

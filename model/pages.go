@@ -1,12 +1,13 @@
 package model
 
-// pool hands out cache pages.
+// pool hands out cache pages, or slots of recurrent state.
 type pool struct {
-	free []uint32
+	free   []uint32
+	shared map[uint32]int // holders beyond the first
 }
 
 func newPool(n int) pool {
-	p := pool{make([]uint32, n)}
+	p := pool{make([]uint32, n), map[uint32]int{}}
 	for i := range p.free {
 		p.free[i] = uint32(n - 1 - i) // lowest first
 	}
@@ -28,11 +29,29 @@ func (p *pool) take(list *[]uint32, n int) bool {
 	return true
 }
 
-// give returns all pages of list beyond the first keep.
+// share adds pages that others hold to list.
+func (p *pool) share(list *[]uint32, pages []uint32) {
+	for _, page := range pages {
+		p.shared[page]++
+	}
+	*list = append(*list, pages...)
+}
+
+func (p *pool) isShared(page uint32) bool { return p.shared[page] > 0 }
+
+// give returns all pages of list beyond the first keep; those that others hold too
+// stay theirs.
 func (p *pool) give(list *[]uint32, keep int) {
 	for len(*list) > keep {
 		last := len(*list) - 1
-		p.free = append(p.free, (*list)[last])
+		switch page := (*list)[last]; p.shared[page] {
+		case 0:
+			p.free = append(p.free, page)
+		case 1:
+			delete(p.shared, page)
+		default:
+			p.shared[page]--
+		}
 		*list = (*list)[:last]
 	}
 }

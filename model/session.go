@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/ternvk/tern/runtime/graph"
-	"github.com/ternvk/tern/runtime/op"
 )
 
 // Session is a sequence of tokens with what the model remembers of them: cached
@@ -60,13 +59,13 @@ func (s *Session) Truncate(n int) {
 		return
 	}
 	s.tokens = s.tokens[:n]
-	s.m.pages.give(&s.pages, (n+op.PageTokens-1)/op.PageTokens)
 	if n < s.done {
 		s.done = n
 		if s.m.config.Recurrent != nil {
 			s.restore(n)
 		}
 	}
+	s.detach()
 }
 
 // behind lists the tokens that the state has yet to see, for a request.

@@ -126,6 +126,9 @@ func (v *Vocabulary) Logits(b *op.Builder, c *Config, x, y op.Rows) op.Rows {
 		head = Linear{v.embd, v.rows}
 	}
 	x = b.Outputs(x) // [outputs, hidden]
+	if b.Headless {
+		return op.Rows(b.Float().Norm("output_norm", x, nil, v.norm, c.Eps)) // [outputs, hidden]
+	}
 	h := head.In(b, func(b *op.Builder) op.Acts { return b.Norm("output_norm", x, nil, v.norm, c.Eps) })
 	return b.MulMat("output", head.Matrix, h)
 }

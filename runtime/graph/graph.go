@@ -31,6 +31,8 @@ type Value struct {
 	Buffer Buffer // nil for a temporary
 	Offset uint64 // into Buffer
 
+	Keep bool // a temporary that outlives the last node that names it, until the next run
+
 	index int // among the temporaries of its graph
 	// Shape is for people: dumps and comparisons print it. Innermost first.
 	Shape []int
@@ -142,7 +144,9 @@ func (g *Graph) Plan(align uint64) *Layout {
 				if first[a.index] < 0 {
 					first[a.index] = at
 				}
-				last[a.index] = at
+				if last[a.index] = at; a.Keep {
+					last[a.index] = len(g.Nodes)
+				}
 			}
 		}
 	}

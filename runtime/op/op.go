@@ -75,7 +75,9 @@ type Builder struct {
 	Layout Layout
 	Consts *graph.Value // all constants of the model
 	Chunks int          // bound on the attention chunks of any token of the batch
-	prefix string
+	// Headless asks for the normed hidden states in place of the logits.
+	Headless bool
+	prefix   string
 }
 
 // Layer sets the layer that labels of following nodes name; negative for none.
