@@ -133,8 +133,8 @@ func (m *Model) Eval(ctx context.Context, requests ...Request) ([][][]float32, e
 func (m *Model) eval(ctx context.Context, requests []Request, by chooser, output func(request int, row []float32, token uint32)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return fmt.Errorf("%s: %w", m.file.Name, graph.ErrClosed)
+	if err := m.usable(); err != nil {
+		return err
 	}
 	if err := m.admit(requests); err != nil {
 		return err
@@ -374,20 +374,29 @@ func floatBytes(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), len(f)*4)
 }
 
+// shapeOf is the shape of a run of n tokens of some sessions, with out logits, at
+// positions below context.
+func (m *Model) shapeOf(n, out, sessions, context int) shape {
+	s := shape{n: n, out: out, chunks: 1}
+	if m.config.Recurrent != nil {
+		s.seqs = sessions
+	}
+	for s.chunks*op.PageTokens < context {
+		s.chunks *= 2
+	}
+	return s
+}
+
 // Program records and compiles the graph of a batch for inspection and for
 // comparisons node by node: n tokens with logits of the last out, at positions
 // below context. The batch's words are those of the last Eval.
 func (m *Model) Program(n, out, context int) (graph.Program, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := shape{n: n, out: out, chunks: 1}
-	if m.config.Recurrent != nil {
-		s.seqs = 1
+	if err := m.usable(); err != nil {
+		return nil, err
 	}
-	for s.chunks*op.PageTokens < context {
-		s.chunks *= 2
-	}
-	p, err := m.program(s)
+	p, err := m.program(m.shapeOf(n, out, 1, context))
 	if err != nil {
 		return nil, err
 	}

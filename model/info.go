@@ -3,9 +3,8 @@ package model
 import (
 	"strings"
 
-	"github.com/ternvk/tern/model/family"
 	"github.com/ternvk/tern/model/gguf"
-	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/graph"
 )
 
 // Info describes a model.
@@ -25,11 +24,20 @@ type Info struct {
 // Estimate is the device memory that a model takes, in bytes.
 type Estimate struct {
 	Weights, Constants, Cache, State, Batch uint64
+	Scratch                                 uint64 // of a piece of a prompt, or a step of all sessions
 	CachePerToken                           uint64
 }
 
-// Total is the sum, without the scratch memory of the executor.
-func (e Estimate) Total() uint64 { return e.Weights + e.Constants + e.Cache + e.State + e.Batch }
+// Total is the sum.
+func (e Estimate) Total() uint64 {
+	return e.Weights + e.Constants + e.Cache + e.State + e.Batch + e.Scratch
+}
+
+// need is the estimate as executors check it.
+func (e Estimate) need() [graph.NumPurposes]uint64 {
+	return [graph.NumPurposes]uint64{graph.Weights: e.Weights, graph.Constants: e.Constants, graph.Cache: e.Cache + e.State,
+		graph.Batch: e.Batch, graph.Scratch: e.Scratch}
+}
 
 // Describe reads what a file holds, without an executor.
 func Describe(f *gguf.File) (Info, error) {
@@ -76,33 +84,11 @@ func (m *Model) Info() Info {
 }
 
 // EstimateMemory tells what opening f with the options will take, before
-// anything is allocated.
+// anything is allocated. Options.Executor may be nil.
 func EstimateMemory(f *gguf.File, o Options) (Estimate, error) {
-	net, err := readFamily(f)
+	b, err := newBudget(f, o)
 	if err != nil {
 		return Estimate{}, err
 	}
-	if o, err = o.withDefaults(net.Base()); err != nil {
-		return Estimate{}, err
-	}
-	return estimate(f, net, o)
-}
-
-// estimate is EstimateMemory for options with defaults.
-func estimate(f *gguf.File, net family.Model, o Options) (e Estimate, err error) {
-	c := net.Base()
-	if e.Weights, e.Constants, err = net.Tensors().Bytes(f, o.Context); err != nil {
-		return Estimate{}, err
-	}
-	for i := range c.Layers {
-		if c.HasState(i) {
-			conv, rule := op.StateBytes(c.Delta, stateSlots(c, o))
-			e.State += conv + rule
-			continue
-		}
-		e.Cache += op.CacheBytes(c.Heads, cachePages(o))
-		e.CachePerToken += op.CacheBytes(c.Heads, 1) / op.PageTokens
-	}
-	e.Batch = uint64(batchWords(c, o)) * 4
-	return e, nil
+	return b.estimate(b.options)
 }

@@ -36,19 +36,17 @@ func batchWords(c *family.Config, o Options) int {
 
 // check tells whether the model fits, before anything is allocated.
 func (m *Model) check() error {
-	x, ok := m.x.(graph.Checker)
-	if !ok {
+	if _, ok := m.x.(graph.Checker); !ok {
 		return nil
 	}
-	e, err := estimate(m.file, m.net, m.options)
+	o := m.options
+	o.Executor = m.x
+	b, err := newBudget(m.file, o)
 	if err != nil {
 		return err
 	}
-	if err := x.Check([graph.NumPurposes]uint64{graph.Weights: e.Weights, graph.Constants: e.Constants, graph.Cache: e.Cache + e.State, graph.Batch: e.Batch}); err != nil {
-		return fmt.Errorf("%s: %d MiB of weights and %d MiB of cache for %d sequences of %d positions: %w",
-			m.file.Name, (e.Weights+e.Constants)>>20, (e.Cache+e.State)>>20, m.options.Sequences, m.options.Context, err)
-	}
-	return nil
+	_, err = b.fits(o.Context, func(e Estimate) Estimate { return e })
+	return err
 }
 
 // until is an executor that allocates nothing more when its context has ended.
@@ -94,8 +92,8 @@ func (m *Model) allocMemory() error {
 }
 
 func (m *Model) alloc(name string, bytes uint64, less string) (graph.Buffer, error) {
-	if limit := m.x.Limits().MaxBinding; bytes > limit {
-		return nil, fmt.Errorf("%s: %s takes %d bytes, a binding spans at most %d: use %s: %w", m.file.Name, name, bytes, limit, less, graph.ErrOutOfMemory)
+	if err := bindable(m.x, name, bytes, less); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.file.Name, err)
 	}
 	buf, err := m.x.Alloc(graph.Cache, name, bytes)
 	if err != nil {
@@ -103,6 +101,14 @@ func (m *Model) alloc(name string, bytes uint64, less string) (graph.Buffer, err
 	}
 	m.remembered = append(m.remembered, buf)
 	return buf, nil
+}
+
+// bindable tells whether a buffer can be bound as a whole.
+func bindable(x graph.Executor, name string, bytes uint64, less string) error {
+	if limit := x.Limits().MaxBinding; bytes > limit {
+		return fmt.Errorf("%s takes %d bytes, a binding spans at most %d: use %s: %w", name, bytes, limit, less, graph.ErrOutOfMemory)
+	}
+	return nil
 }
 
 func (m *Model) freeMemory() {

@@ -14,6 +14,7 @@ package model
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,6 +39,7 @@ const ArithmeticVersion = 1
 var (
 	ErrContextFull = errors.New("context full")
 	ErrBadToken    = errors.New("token id out of range")
+	ErrUnloaded    = errors.New("the model is unloaded")
 )
 
 // Options of opening a model. Only Executor is required.
@@ -97,18 +99,20 @@ type Model struct {
 	weights *family.Weights
 	tok     *token.Tokenizer
 
-	mu         sync.Mutex // held while a batch is prepared, run and read
-	closed     bool
-	memory     family.Memory
-	remembered []graph.Buffer // of memory
-	batch      *graph.Value
-	words      []uint32 // host copy of the batch
-	maxOut     int      // outputs of one run
-	pages      pool
-	slots      pool // of recurrent state
-	programs   map[shape]*recorded
-	used       uint64 // clock for forgetting programs
-	sessions   map[*Session]bool
+	mu          sync.Mutex // held while a batch is prepared, run and read
+	closed      bool
+	fingerprint *[sha256.Size]byte // when it is known
+	loads       int                // grows when the model is put on an executor
+	memory      family.Memory
+	remembered  []graph.Buffer // of memory
+	batch       *graph.Value
+	words       []uint32 // host copy of the batch
+	maxOut      int      // outputs of one run
+	pages       pool
+	slots       pool // of recurrent state
+	programs    map[shape]*recorded
+	used        uint64 // clock for forgetting programs
+	sessions    map[*Session]bool
 }
 
 // Open opens the file at path. The caller closes the model; the executor stays
@@ -169,7 +173,7 @@ func readFamily(f *gguf.File) (family.Model, error) {
 	return read(f, arch)
 }
 
-func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
+func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 	net, err := readFamily(f)
 	if err != nil {
 		return nil, err
@@ -181,27 +185,38 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 	if o, err = o.withDefaults(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	m = &Model{x: o.Executor, file: f, net: net, config: c, options: o, programs: map[shape]*recorded{}, sessions: map[*Session]bool{}}
-	defer func(m *Model) { // returning nil clears the result
-		if err != nil {
-			m.free()
-		}
-	}(m)
+	m := &Model{file: f, net: net, config: c, options: o, sessions: map[*Session]bool{}}
 	if m.tok, err = readTokenizer(f, c); err != nil {
 		return nil, err
 	}
+	if err = m.upload(ctx, o.Executor); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// upload puts the model on an executor; after an error nothing stays there.
+func (m *Model) upload(ctx context.Context, x graph.Executor) (err error) {
+	m.x, m.programs = x, map[shape]*recorded{}
+	m.loads++
+	defer func() {
+		if err != nil {
+			m.free()
+		}
+	}()
 	if err = m.check(); err != nil {
-		return nil, err
+		return err
 	}
-	m.maxOut = max(1, min(o.Chunk, 64<<20/(c.Vocab*4), int(o.Executor.Limits().MaxBinding)/(c.Vocab*4)))
+	o, vocab := m.options, m.config.Vocab
+	m.maxOut = max(1, min(o.Chunk, 64<<20/(vocab*4), int(x.Limits().MaxBinding)/(vocab*4)))
 	if err = m.allocMemory(); err != nil {
-		return nil, err
+		return err
 	}
-	words := batchWords(c, o)
+	words := batchWords(m.config, o)
 	m.words = make([]uint32, words)
-	buf, err := m.x.Alloc(graph.Batch, "batch", uint64(words)*4)
+	buf, err := x.Alloc(graph.Batch, "batch", uint64(words)*4)
 	if err != nil {
-		return nil, fmt.Errorf("%s: batch: %w", f.Name, err)
+		return fmt.Errorf("%s: batch: %w", m.file.Name, err)
 	}
 	m.batch = &graph.Value{Name: "batch", Kind: graph.U32, Bytes: uint64(words) * 4, Buffer: buf}
 	progress := func(done, total uint64) {
@@ -209,10 +224,10 @@ func load(ctx context.Context, f *gguf.File, o Options) (m *Model, err error) {
 			o.Progress(done, total)
 		}
 	}
-	if m.weights, err = net.Tensors().Load(until{m.x, ctx}, f, o.Context, progress); err != nil {
-		return nil, err
+	if m.weights, err = m.net.Tensors().Load(until{x, ctx}, m.file, o.Context, progress); err != nil {
+		return err
 	}
-	return m, ctx.Err()
+	return ctx.Err()
 }
 
 // readTokenizer returns nil for a file without a vocabulary, which can be run
@@ -245,6 +260,17 @@ func (m *Model) free() {
 		m.x.Free(m.batch.Buffer)
 		m.batch = nil
 	}
+}
+
+// usable is the error of a model that cannot run. mu is held.
+func (m *Model) usable() error {
+	switch {
+	case m.closed:
+		return fmt.Errorf("%s: %w", m.file.Name, graph.ErrClosed)
+	case m.weights == nil:
+		return fmt.Errorf("%s: %w", m.file.Name, ErrUnloaded)
+	}
+	return nil
 }
 
 // Close frees the model's memory and closes its file. Sessions fail from then

@@ -12,6 +12,10 @@ import (
 // Session is a sequence of tokens with what the model remembers of them: cached
 // keys and values, and the state of recurrent layers.
 type Session struct {
+	// Progress, if not nil, is told by Generate how many of the prompt's tokens that
+	// are not reused are evaluated, after each run of them.
+	Progress func(done, total int)
+
 	m      *Model
 	tokens []int32
 	done   int // tokens that the state has seen; the others are run again when needed
@@ -148,6 +152,12 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Samplin
 		}
 		g := Generated{Reused: s.Reuse(prompt), Prompt: len(prompt)}
 		pending := prompt[g.Reused:]
+		if s.Progress != nil && len(prompt) <= s.m.options.Context {
+			if pending, err = s.runUp(ctx, pending); err != nil {
+				yield(Generated{}, err)
+				return
+			}
+		}
 		for n := 0; limit == 0 || n < limit; n++ {
 			if n > 0 && len(s.tokens) >= s.m.options.Context {
 				s.finish = ContextEnd
@@ -156,6 +166,9 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Samplin
 			if g.ID, err = s.next(ctx, pending, sampling); err != nil {
 				yield(Generated{}, err)
 				return
+			}
+			if n == 0 && s.Progress != nil {
+				s.Progress(len(prompt)-g.Reused, len(prompt)-g.Reused)
 			}
 			if s.m.tok != nil {
 				if s.m.tok.EndsTurn(g.ID) {
@@ -171,6 +184,20 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Samplin
 		}
 		s.finish = Length
 	}
+}
+
+// runUp evaluates all but the last run of ids, which it returns, and tells Progress.
+func (s *Session) runUp(ctx context.Context, ids []int32) ([]int32, error) {
+	total := len(ids)
+	for len(ids) > s.m.options.Chunk {
+		run := Request{Session: s, Tokens: ids[:s.m.options.Chunk], None: true}
+		if _, err := s.m.Eval(ctx, run); err != nil {
+			return nil, err
+		}
+		ids = ids[len(run.Tokens):]
+		s.Progress(total-len(ids), total)
+	}
+	return ids, nil
 }
 
 // next evaluates ids and chooses the following token.

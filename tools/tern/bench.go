@@ -145,20 +145,16 @@ func (b *bench) run(ctx context.Context) error {
 	if err := table.end(); err != nil {
 		return err
 	}
-	return b.reportMemory(ctx, m)
+	return b.reportMemory(m)
 }
 
 // reportMemory tells what the device holds, and what was estimated from the file.
-func (b *bench) reportMemory(ctx context.Context, m *opened) error {
+func (b *bench) reportMemory(m *opened) error {
 	d, ok := m.x.(*runtime.Device)
 	if !ok {
 		return nil
 	}
-	s, err := b.source()
-	if err != nil {
-		return err
-	}
-	e, err := b.memory(ctx, m.File(), s)
+	e, err := b.memory(m.File())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
 )
 
@@ -64,7 +65,7 @@ func (a *app) inspectCommand() *cobra.Command {
   tern inspect --json model.gguf
   tern inspect --graph 1 model.gguf    # the nodes that decode one token`,
 		Args: usage(cobra.MaximumNArgs(1)),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
+		RunE: interruptible(func(_ context.Context, args []string) error {
 			if nodes < 0 {
 				return usagef("--graph %d: want 1 or more", nodes)
 			}
@@ -75,21 +76,16 @@ func (a *app) inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if nodes > 0 {
-				g, err := a.graph(ctx, s, nodes, max(a.context, nodes))
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprint(a.out, g)
-				return err
-			}
 			f, err := s.open()
 			if err != nil {
 				return err
 			}
 			defer f.Close()
+			if nodes > 0 {
+				return a.printGraph(f, nodes)
+			}
 			r := describe(f, full)
-			if r.Memory, err = a.memory(ctx, f, s); err != nil {
+			if r.Memory, err = a.memory(f); err != nil {
 				r.MemoryError = err.Error()
 			}
 			if asJSON {
@@ -105,6 +101,20 @@ func (a *app) inspectCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().IntVar(&nodes, "graph", 0, "print the graph of a run of `n` tokens instead")
 	return cmd
+}
+
+// printGraph prints what a run of n tokens does.
+func (a *app) printGraph(f *gguf.File, n int) error {
+	o, err := a.options(model.Options{Context: max(a.context, n), Chunk: n})
+	if err != nil {
+		return err
+	}
+	g, err := model.Record(f, o, n)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.out, g)
+	return err
 }
 
 const (

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
-	"github.com/ternvk/tern/runtime/graph"
 )
 
 const (
@@ -31,7 +28,7 @@ type memoryReport struct {
 }
 
 // memory tells what the model takes with the context of the flags.
-func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport, error) {
+func (a *app) memory(f *gguf.File) (*memoryReport, error) {
 	info, err := model.Describe(f)
 	if err != nil {
 		return nil, err
@@ -48,32 +45,10 @@ func (a *app) memory(ctx context.Context, f *gguf.File, s source) (*memoryReport
 	if err != nil {
 		return nil, err
 	}
-	chunk := min(positions, defaultChunk)
-	g, err := a.graph(ctx, s, chunk, positions)
-	if err != nil {
-		return nil, err
-	}
-	r := &memoryReport{
+	return &memoryReport{
 		Context: positions, Weights: e.Weights, Constants: e.Constants, Cache: e.Cache, CachePerPosition: e.CachePerToken,
-		State: e.State, Chunk: chunk, Scratch: g.Plan(256).Bytes, Batch: e.Batch,
-	}
-	r.Total = e.Total() + r.Scratch
-	return r, nil
-}
-
-// graph records the run of n tokens, with the logits of the last, without a
-// device.
-func (a *app) graph(ctx context.Context, s source, n, positions int) (*graph.Graph, error) {
-	m, err := a.load(ctx, s, dry{}, model.Options{Context: positions, Chunk: n})
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	p, err := m.Program(n, 1, positions)
-	if err != nil {
-		return nil, err
-	}
-	return p.Graph(), nil
+		State: e.State, Chunk: min(positions, defaultChunk), Scratch: e.Scratch, Batch: e.Batch, Total: e.Total(),
+	}, nil
 }
 
 func (r *memoryReport) print(w io.Writer) {
@@ -86,34 +61,3 @@ func (r *memoryReport) print(w io.Writer) {
 	fmt.Fprintf(w, "  scratch\t%s\tfor %d tokens of a prompt at once\n  batch\t%s\n", sizeText(r.Scratch), r.Chunk, sizeText(r.Batch))
 	fmt.Fprintf(w, "  total\t%s\n", sizeText(r.Total))
 }
-
-// dry is an executor of graphs that are never run: it holds nothing.
-type dry struct{}
-
-type dryBuffer uint64
-
-func (b dryBuffer) Bytes() uint64 { return uint64(b) }
-
-type dryProgram struct{ g *graph.Graph }
-
-func (p dryProgram) Graph() *graph.Graph                         { return p.g }
-func (p dryProgram) Place(v *graph.Value) (graph.Buffer, uint64) { return v.Buffer, v.Offset }
-func (p dryProgram) Close()                                      {}
-
-func (dry) Name() string { return "nothing" }
-func (dry) Limits() graph.Limits {
-	return graph.Limits{MaxBinding: math.MaxInt64, MaxBuffer: math.MaxInt64}
-}
-func (dry) Free(graph.Buffer)                                       {}
-func (dry) Write(graph.Buffer, uint64, []byte) error                { return nil }
-func (dry) Read(graph.Buffer, uint64, []byte) error                 { return graph.ErrUnsupported }
-func (dry) Compile(g *graph.Graph) (graph.Program, error)           { return dryProgram{g}, nil }
-func (dry) Run(context.Context, graph.Program) error                { return graph.ErrUnsupported }
-func (dry) RunNodes(context.Context, graph.Program, int, int) error { return graph.ErrUnsupported }
-func (dry) Close() error                                            { return nil }
-
-func (dry) Alloc(_ graph.Purpose, _ string, bytes uint64) (graph.Buffer, error) {
-	return dryBuffer(bytes), nil
-}
-
-func (dry) Fill(graph.Buffer, uint64, uint64, func(uint64, []byte) error) error { return nil }

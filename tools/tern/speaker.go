@@ -75,22 +75,16 @@ func perSecond(n int, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// promptPiece is how many tokens of a long prompt run between two steps of its
-// progress bar.
-const promptPiece = 512
+// longPrompt is how many tokens of a prompt are worth a progress bar.
+const longPrompt = 1024
 
 // speak writes the model's continuation of ids to w as it comes.
 func (p *speaker) speak(ctx context.Context, ids []int32, w *answer) (speed, error) {
 	sp := speed{prompt: len(ids), reused: p.s.Reuse(ids), weights: p.m.Info().MatrixBytesPerToken}
 	start := time.Now()
-	if progress := p.progress("prompt", false); progress != nil && len(ids)-sp.reused > 2*promptPiece {
-		for from := sp.reused; from+promptPiece < len(ids); from += promptPiece {
-			if _, err := p.m.Eval(ctx, model.Request{Session: p.s, Tokens: ids[from : from+promptPiece], None: true}); err != nil {
-				return sp, err
-			}
-			progress(uint64(from+promptPiece-sp.reused), uint64(len(ids)-sp.reused))
-		}
-		progress(1, 1)
+	if progress := p.progress("prompt", false); progress != nil && len(ids)-sp.reused > longPrompt {
+		p.s.Progress = func(done, total int) { progress(uint64(done), uint64(total)) }
+		defer func() { p.s.Progress = nil }()
 	}
 	for g, err := range p.s.Generate(ctx, ids, p.sampling, p.predict) {
 		if err != nil {
