@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 
 // Each family gives the same words however its tokens come: whole, one by one, in
 // odd pieces, with other sequences, after going back, on the reference and on the
-// machine's device.
+// machine's device, where TERN_CONFORM=all tries all of these with every family.
 func TestFamiliesGiveEqualWords(t *testing.T) {
 	dev, err := runtime.Open(runtime.Options{})
 	if err != nil && !errors.Is(err, graph.ErrNoDevice) {
@@ -22,7 +23,9 @@ func TestFamiliesGiveEqualWords(t *testing.T) {
 	}
 	if err == nil {
 		defer dev.Close()
+		t.Log("device: ", dev.Name())
 	}
+	all := os.Getenv("TERN_CONFORM") == "all"
 	for _, g := range goldenModels(t) {
 		if testing.Short() && g.name != "qwen35moe" { // recurrent layers and experts
 			continue
@@ -42,9 +45,12 @@ func TestFamiliesGiveEqualWords(t *testing.T) {
 			d := g.open(t, Options{Executor: dev, Sequences: 4})
 			same(t, "on "+dev.Name(), whole, evalPieces(t, d, ids, len(ids)))
 			g.together(t, d, whole)
-			if g.name == "qwen35-rep2" {
+			if g.name == "qwen35-rep2" || all {
 				same(t, "in pieces on "+dev.Name(), whole, evalPieces(t, d, ids, 9))
 				goBack(t, d, ids, whole)
+			}
+			if all {
+				same(t, "token by token on "+dev.Name(), whole, evalPieces(t, d, ids, 1))
 			}
 		})
 	}

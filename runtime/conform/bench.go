@@ -19,7 +19,7 @@ type step struct {
 type words struct {
 	access        graph.Access
 	kind          graph.Kind
-	before, after []uint32
+	before, after []uint32 // one slice where the node only reads
 }
 
 // written counts the words of the bindings that the node writes.
@@ -90,12 +90,15 @@ func (s *step) before(x graph.Executor, p graph.Program) error {
 	byValue := map[*graph.Value]*words{}
 	for _, a := range s.node.Args {
 		if byValue[a.Value] == nil {
-			byValue[a.Value] = &words{kind: a.Kind, before: make([]uint32, a.Bytes/4), after: make([]uint32, a.Bytes/4)}
+			byValue[a.Value] = &words{kind: a.Kind, before: make([]uint32, a.Bytes/4)}
 		}
 		byValue[a.Value].access |= a.Access
 		s.values = append(s.values, byValue[a.Value])
 	}
 	for v, w := range byValue {
+		if w.after = w.before; w.access != graph.Read {
+			w.after = make([]uint32, len(w.before))
+		}
 		buf, at := p.Place(v)
 		if w.access == graph.Write {
 			for i := range w.before {
@@ -115,6 +118,9 @@ func (s *step) before(x graph.Executor, p graph.Program) error {
 
 func (s *step) after(x graph.Executor, p graph.Program) error {
 	for i, a := range s.node.Args {
+		if s.values[i].access == graph.Read {
+			continue
+		}
 		buf, at := p.Place(a.Value)
 		if err := x.Read(buf, at, asBytes(s.values[i].after)); err != nil {
 			return err

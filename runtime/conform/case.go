@@ -20,6 +20,7 @@ type Case struct {
 	Work     uint64    // multiply-adds or element operations, about
 	Products int64     // output words of rows of at least 64 random weights
 
+	shapes bool // of published models
 	rng    *rand.Rand
 	act    op.Act
 	record func(m *maker)
@@ -32,12 +33,16 @@ type space func(c *Case, r *rand.Rand)
 // NewCase makes case index of a contract. The first cases are edges. Case
 // panics for a contract that Contracts does not list.
 func NewCase(contract string, seed uint64, index int) *Case {
+	return newCase(contract, seed, index, false)
+}
+
+func newCase(contract string, seed uint64, index int, shapes bool) *Case {
 	h := fnv.New64a()
 	h.Write([]byte(contract))
-	c := &Case{Contract: contract, Index: index, act: op.F32}
+	c := &Case{Contract: contract, Index: index, shapes: shapes, act: op.F32}
 	c.rng = rand.New(rand.NewPCG(seed, h.Sum64()+uint64(index)))
 	spaces[contract](c, c.rng)
-	c.Name = fmt.Sprintf("%d (%s)", index, c.Name)
+	c.Name = fmt.Sprintf("case %d (%s)", index, c.Name)
 	return c
 }
 

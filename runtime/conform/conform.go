@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -24,10 +23,11 @@ type Options struct {
 	// contract ("" is the base), for domains beyond the bounds of their lines too.
 	// Each implementation gets an executor of its own.
 	Open func(kernels map[string]string) (graph.Executor, error)
-	// Contracts are the contracts to run; all of them when empty.
-	Contracts []string
-	// Impl, when not nil, is the only implementation to run, "" the base.
-	Impl *string
+	// Select, when not nil, says which implementations to run; see Named.
+	Select func(*spirv.Kernel) bool
+	// Replaced has the words of kernels, by name, that Open takes in place of the
+	// compiled-in ones. Those of class exact are held to spirv.LintExact first.
+	Replaced map[string][]uint32
 	// Vectors, when not nil, has CONTRACT.txt with the literal vectors of every
 	// contract; they are run before the cases.
 	Vectors fs.FS
@@ -44,6 +44,9 @@ type Options struct {
 	Time time.Duration
 	// Work leaves out cases of more multiply-adds (or element operations); 0: none.
 	Work uint64
+	// Shapes takes the matrices of published models instead of made-up ones, once
+	// each in three batch sizes; contracts without matrices are left out.
+	Shapes bool
 	// Progress, when not nil, hears of every implementation that is done.
 	Progress func(Result)
 }
@@ -62,7 +65,7 @@ type Result struct {
 	Cases    int           `json:"cases"`
 	Words    int64         `json:"words"`    // words compared
 	Products int64         `json:"products"` // of these, words of rows of at least 64 random weights
-	Failed   int           `json:"failed"`   // cases with a difference
+	Failed   int           `json:"failed"`   // cases with a difference, complaints of the lint and of the validation layer
 	Failures []Failure     `json:"failures,omitempty"`
 	Skipped  string        `json:"skipped,omitempty"` // why nothing, or less than asked for, was run
 	Elapsed  time.Duration `json:"elapsed_ns"`
@@ -79,7 +82,7 @@ func (r *Result) Kernel() string {
 func (r *Result) String() string {
 	switch {
 	case r.Failed > 0:
-		return fmt.Sprintf("FAIL %-32s %d of %d cases: %v", r.Kernel(), r.Failed, r.Cases, r.Failures[0])
+		return fmt.Sprintf("FAIL %-32s %d failures, %d cases: %v", r.Kernel(), r.Failed, r.Cases, r.Failures[0])
 	case r.Cases == 0:
 		return fmt.Sprintf("skip %-32s %s", r.Kernel(), r.Skipped)
 	}
@@ -95,7 +98,7 @@ func (r *Result) String() string {
 
 // Failure is the first difference of a case.
 type Failure struct {
-	Case    string `json:"case"`
+	Case    string `json:"case"` // its name, "vector NAME", "lint" or "validation"
 	Binding int    `json:"binding"`
 	Word    int    `json:"word"` // of the binding; negative or beyond its end: memory that is not the binding's
 	Got     uint32 `json:"got"`
@@ -105,9 +108,9 @@ type Failure struct {
 
 func (f Failure) String() string {
 	if f.Err != "" {
-		return fmt.Sprintf("case %s: %s", f.Case, f.Err)
+		return fmt.Sprintf("%s: %s", f.Case, f.Err)
 	}
-	return fmt.Sprintf("case %s: binding %d word %d is %#08x, want %#08x", f.Case, f.Binding, f.Word, f.Got, f.Want)
+	return fmt.Sprintf("%s: binding %d word %d is %#08x, want %#08x", f.Case, f.Binding, f.Word, f.Got, f.Want)
 }
 
 // Failed reports whether any case failed.
@@ -143,29 +146,33 @@ func Contracts() []string {
 	return names
 }
 
-// Run holds the implementations that opts names to the reference. Differences
+// Named selects the implementations whose name or contract matches one of the
+// patterns, which are those of path.Match. A pattern that matches nothing is an error.
+func Named(patterns ...string) (func(*spirv.Kernel) bool, error) {
+	matches := func(pattern string, k *spirv.Kernel) bool {
+		name, err := path.Match(pattern, k.Name)
+		contract, err2 := path.Match(pattern, k.Contract)
+		return err == nil && err2 == nil && (name || contract)
+	}
+	for _, p := range patterns {
+		if !slices.ContainsFunc(spirv.Kernels, func(k *spirv.Kernel) bool { return matches(p, k) }) {
+			return nil, fmt.Errorf("conform: %q matches no kernel", p)
+		}
+	}
+	return func(k *spirv.Kernel) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, k) })
+	}, nil
+}
+
+// Run holds the implementations that opts selects to the reference. Differences
 // are in the report; an error means that the suite itself could not run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	contracts := opts.Contracts
-	if len(contracts) == 0 {
-		contracts = Contracts()
-	}
 	report := &Report{Seed: opts.Seed}
-	for _, contract := range contracts {
-		_, known := spaces[contract]
-		if !known && len(opts.Contracts) > 0 {
-			return nil, fmt.Errorf("conform: no cases for contract %q; known are %s", contract, strings.Join(slices.Sorted(maps.Keys(spaces)), ", "))
-		}
-		found := false
+	for _, contract := range Contracts() {
 		for _, k := range spirv.Contract(contract) {
-			if !known {
-				report.Results = append(report.Results, Result{Contract: k.Contract, Impl: k.Impl, Skipped: "the suite has no cases for the contract"})
+			if opts.Select != nil && !opts.Select(k) || opts.Shapes && !hasShapes(contract) {
 				continue
 			}
-			if opts.Impl != nil && k.Impl != *opts.Impl {
-				continue
-			}
-			found = true
 			result, name, err := runKernel(ctx, opts, k)
 			if err != nil {
 				return report, fmt.Errorf("conform: %s: %w", k.Name, err)
@@ -178,21 +185,33 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 				opts.Progress(result)
 			}
 		}
-		if !found && len(opts.Contracts) > 0 {
-			return report, fmt.Errorf("conform: contract %s has no such implementation", contract)
-		}
+	}
+	switch ran := func(r Result) bool { return r.Cases > 0 || r.Failed > 0 }; {
+	case len(report.Results) == 0:
+		return report, errors.New("conform: no kernel is selected that the suite has cases for")
+	case !slices.ContainsFunc(report.Results, ran):
+		return report, fmt.Errorf("conform: nothing was run; %s: %s", report.Results[0].Kernel(), report.Results[0].Skipped)
 	}
 	return report, nil
 }
 
 func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, executor string, err error) {
 	r = Result{Contract: k.Contract, Impl: k.Impl}
-	if k.Class != spirv.ClassExact {
+	switch {
+	case k.Class != spirv.ClassExact:
 		r.Skipped = "not exact: " + k.Class
+		return r, "", nil
+	case spaces[k.Contract] == nil:
+		r.Skipped = "the suite has no cases for the contract"
 		return r, "", nil
 	}
 	start := time.Now()
 	defer func() { r.Elapsed = time.Since(start) }()
+	if words, replaced := opts.Replaced[k.Name]; replaced {
+		if err := spirv.LintExact(words, k.Allow); err != nil {
+			r.fail(Failure{Case: "lint", Err: err.Error()})
+		}
+	}
 	x, err := opts.Open(map[string]string{k.Contract: k.Impl})
 	if errors.Is(err, graph.ErrUnsupported) {
 		r.Skipped = err.Error()
@@ -202,9 +221,16 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 		return r, "", err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
+	if v, ok := x.(interface{ Messages() []string }); ok {
+		defer func() {
+			for _, m := range v.Messages() {
+				r.fail(Failure{Case: "validation", Err: m})
+			}
+		}()
+	}
 	bench := &bench{x: x}
 	defer bench.close()
-	if opts.Vectors != nil {
+	if opts.Vectors != nil && !opts.Shapes {
 		list, err := vectors(opts.Vectors, k.Contract)
 		if err != nil {
 			return r, x.Name(), err
@@ -217,10 +243,10 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 	large := 0
 	for i := opts.First; ; i++ {
 		if opts.Cases > 0 && i >= opts.First+opts.Cases || opts.Products > 0 && r.Products >= opts.Products ||
-			opts.Time > 0 && time.Since(start) > opts.Time {
+			opts.Time > 0 && time.Since(start) > opts.Time || opts.Shapes && i >= len(modelShapes)*len(shapeTokens) {
 			break
 		}
-		c := NewCase(k.Contract, opts.Seed, i)
+		c := newCase(k.Contract, opts.Seed, i, opts.Shapes)
 		if opts.Work > 0 && c.Work > opts.Work {
 			large++
 			continue
@@ -259,8 +285,12 @@ func (r *Result) check(ctx context.Context, b *bench, name string, s *step) bool
 		return true
 	}
 	f.Case = name
-	if r.Failed++; len(r.Failures) < keptFailures {
-		r.Failures = append(r.Failures, *f)
-	}
+	r.fail(*f)
 	return false
+}
+
+func (r *Result) fail(f Failure) {
+	if r.Failed++; len(r.Failures) < keptFailures {
+		r.Failures = append(r.Failures, f)
+	}
 }

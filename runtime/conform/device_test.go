@@ -10,6 +10,7 @@ import (
 
 	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/spirv"
 	"github.com/ternvk/tern/testdata/kernels"
 )
 
@@ -76,24 +77,18 @@ func TestDevice(t *testing.T) {
 		run(t, opts, runtime.Options{})
 		return
 	}
-	others, formats := byFormat()
-	run(t, Options{Contracts: others, Seed: 1, Cases: 30, Work: 1 << 21, Time: 2 * time.Second}, runtime.Options{})
-	run(t, Options{Contracts: formats, Seed: 1, Cases: 6, Work: 1 << 19, Time: time.Second}, runtime.Options{})
+	run(t, Options{Select: mainContracts, Seed: 1, Cases: 30, Work: 1 << 21, Time: 2 * time.Second}, runtime.Options{})
+	run(t, Options{Select: otherFormats, Seed: 1, Cases: 6, Work: 1 << 19, Time: time.Second}, runtime.Options{})
 }
 
-// byFormat splits the contracts: those of formats other than Q2_0 are many and made
-// of few sources, so that a few cases of each do for a quick test.
-func byFormat() (others, formats []string) {
-	for _, name := range Contracts() {
-		weights := strings.HasPrefix(name, "mul_mat_") || strings.HasPrefix(name, "get_rows_") || strings.HasPrefix(name, "dequant_")
-		if weights && !strings.Contains(name, "_q2_0") {
-			formats = append(formats, name)
-		} else {
-			others = append(others, name)
-		}
-	}
-	return others, formats
+// otherFormats are the contracts of formats other than Q2_0: many, and made of few
+// sources, so that a few cases of each do for a quick test.
+func otherFormats(k *spirv.Kernel) bool {
+	weights := strings.HasPrefix(k.Name, "mul_mat_") || strings.HasPrefix(k.Name, "get_rows_") || strings.HasPrefix(k.Name, "dequant_")
+	return weights && !strings.Contains(k.Name, "_q2_0")
 }
+
+func mainContracts(k *spirv.Kernel) bool { return !otherFormats(k) }
 
 // Kernels find their rows when the grid is folded, as it is beyond 65,535
 // workgroups.
@@ -101,5 +96,9 @@ func byFormat() (others, formats []string) {
 func TestFoldedGrid(t *testing.T) {
 	device := runtime.Options{}
 	device.Test.Caps.GroupsX = 300
-	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 2 * time.Second, Contracts: []string{"mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32"}}, device)
+	some, err := Named("mul_mat_q2_0_i8", "dequant_q2_0", "add_check_f32", "argmax_f32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 2 * time.Second, Select: some}, device)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
@@ -16,6 +17,53 @@ var (
 	productK      = []int{64, 576, 128, 1088, 512, 448, 2560, 192, 320, 1024, 4160}
 	productTokens = []int{1, 4, 2, 9, 3, 17, 5, 8, 33, 7, 16, 65, 6, 15, 31, 32, 63, 64, 127, 128, 129, 256, 257}
 )
+
+// Matrices of the published models, 1.7B, 4B, 8B and 27B: queries, keys and values;
+// attention's output; gates and ups; downs; of the last also a delta net's inputs;
+// the heads. Rows, and weights in a row.
+var (
+	modelShapes = [][2]int{
+		{4096, 2048}, {2048, 2048}, {12288, 2048}, {2048, 6144}, {151669, 2048},
+		{6144, 2560}, {2560, 4096}, {19456, 2560}, {2560, 9728}, {151669, 2560},
+		{6144, 4096}, {4096, 4096}, {24576, 4096}, {4096, 12288}, {151669, 4096},
+		{14336, 5120}, {5120, 6144}, {34816, 5120}, {5120, 17408}, {16480, 5120}, {248320, 5120},
+	}
+	shapeTokens = []int{1, 5, 65}
+)
+
+func hasShapes(contract string) bool {
+	for _, prefix := range []string{"mul_mat_", "dequant_", "get_rows_"} {
+		if strings.HasPrefix(contract, prefix) && !strings.HasPrefix(contract, "mul_mat_id_") {
+			return true
+		}
+	}
+	return false
+}
+
+// matrix picks rows, weights in a row and tokens. Of the models' matrices, those
+// for several tokens have an odd number of rows.
+func (c *Case) matrix(r *rand.Rand) (rows, k, n int) {
+	if c.shapes {
+		s, n := modelShapes[c.Index%len(modelShapes)], shapeTokens[c.Index/len(modelShapes)%len(shapeTokens)]
+		if rows = s[0]; n > 1 {
+			rows -= 1 + 2*r.IntN(16)
+		}
+		return rows, s[1], n
+	}
+	if c.Index >= len(productRows)*len(productK)*len(productTokens) {
+		return 1 + r.IntN(4096), 64 * (1 + r.IntN(80)), 1 + r.IntN(200)
+	}
+	return c.from(productRows), c.from(productK), c.from(productTokens)
+}
+
+// work is the number of multiply-adds, without end for matrices beyond half a
+// gigabyte, of which a comparison needs some copies.
+func (w weights) work(rows, k, n int) uint64 {
+	if op.PackedBytes(op.Source{Format: w.format, Rows: rows, K: k}) > 1<<29 {
+		return math.MaxUint64
+	}
+	return uint64(rows) * uint64(k) * uint64(n)
+}
 
 // weights says how a matrix is made up.
 type weights struct {
@@ -141,12 +189,9 @@ func (m *maker) matrix(w weights, rows, k int) *op.Matrix {
 func mulMat(act op.Act, formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
 		c.act = act
-		rows, k, n := c.from(productRows), c.from(productK), c.from(productTokens)
-		if c.Index >= len(productRows)*len(productK)*len(productTokens) {
-			rows, k, n = 1+r.IntN(4096), 64*(1+r.IntN(80)), 1+r.IntN(200)
-		}
+		rows, k, n := c.matrix(r)
 		w, v := pickWeights(r, formats, &k, act != op.F32), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
-		c.shape(rows, n, uint64(rows)*uint64(k)*uint64(n), "%d rows, k %d, n %d, %v, %s", rows, k, n, w, v.name)
+		c.shape(rows, n, w.work(rows, k, n), "%d rows, k %d, n %d, %v, %s", rows, k, n, w, v.name)
 		if w.codes != "same" {
 			c.Products = int64(rows) * int64(n)
 		}
@@ -161,9 +206,9 @@ func mulMat(act op.Act, formats []*op.Format) space {
 
 func dequant(formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
-		rows, k := c.from(productRows), c.from(productK)
+		rows, k, _ := c.matrix(r)
 		w := pickWeights(r, formats, &k, false)
-		c.shape((rows+31)/32*32*((k+63)/64), 1, uint64(rows*k), "%d rows, k %d, %v", rows, k, w)
+		c.shape((rows+31)/32*32*((k+63)/64), 1, w.work(rows, 4*k, 1), "%d rows, k %d, %v", rows, k, w)
 		c.record = func(m *maker) {
 			if matrix := m.matrix(w, rows, k); m.err == nil {
 				m.Dequant(matrix)
@@ -174,9 +219,9 @@ func dequant(formats []*op.Format) space {
 
 func getRows(formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
-		rows, k, n := c.from(productRows), c.from(productK), c.from(productTokens)
+		rows, k, n := c.matrix(r)
 		w := pickWeights(r, formats, &k, false)
-		c.shape((k+63)/64, n, uint64(rows*k), "%d rows, k %d, n %d, %v", rows, k, n, w)
+		c.shape((k+63)/64, n, w.work(rows, k, 1), "%d rows, k %d, n %d, %v", rows, k, n, w)
 		c.record = func(m *maker) {
 			matrix := m.matrix(w, rows, k)
 			m.Layout = op.NewLayout(n, 1)

@@ -148,6 +148,9 @@ func ceil(n, by uint32) uint32 { return n/by + min(1, n%by) }
 // SubgroupSize is the size that a kernel's pipeline must ask for because of a
 // need like sg32, 0 when it need not ask.
 func (p *Plan) SubgroupSize(k *spirv.Kernel) uint32 {
+	if p.pinned {
+		return p.Subgroup.Size
+	}
 	for _, need := range k.Needs {
 		var n uint32
 		if _, err := fmt.Sscanf(need, "sg%d", &n); err == nil && p.Subgroup.Min != p.Subgroup.Max && p.Subgroup.Min != 0 {

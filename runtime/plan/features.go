@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/spirv"
 )
 
@@ -102,7 +103,9 @@ type Caps struct {
 	GroupsX         uint32 // workgroups on x
 	Invocations     uint32
 	SharedBytes     uint32
+	PushBytes       uint32
 	StorageBuffers  uint32
+	Subgroup        uint32 // the one size of all subgroups
 	Binding         uint64
 	Allocation      uint64
 	OffsetAlignment uint64 // raises the alignment
@@ -124,6 +127,7 @@ func (c Caps) apply(s Snapshot) Snapshot {
 	cap32(&s.Limits.Groups[0], c.GroupsX)
 	cap32(&s.Limits.Invocations, c.Invocations)
 	cap32(&s.Limits.SharedBytes, c.SharedBytes)
+	cap32(&s.Limits.PushBytes, c.PushBytes)
 	cap32(&s.Limits.StorageBuffers, c.StorageBuffers)
 	cap64(&s.Limits.Binding, c.Binding)
 	cap64(&s.Limits.Allocation, c.Allocation)
@@ -131,6 +135,11 @@ func (c Caps) apply(s Snapshot) Snapshot {
 	s.Limits.OffsetAlignment = max(s.Limits.OffsetAlignment, c.OffsetAlignment)
 	if c.Discrete {
 		s.Type = Discrete
+	}
+	if c.Subgroup != 0 {
+		s.Subgroup.Size = c.Subgroup
+		cap32(&s.Subgroup.Max, c.Subgroup)
+		s.Subgroup.Min = s.Subgroup.Max
 	}
 	s.Heaps = slices.Clone(s.Heaps)
 	for i := range s.Heaps {
@@ -159,6 +168,7 @@ type Plan struct {
 	disabled []string
 	kernels  map[string]string
 	fast     bool
+	pinned   bool // every pipeline asks for the one subgroup size
 }
 
 // New decides the features of a device.
@@ -169,6 +179,10 @@ func New(s Snapshot, c Config) (*Plan, error) {
 			return nil, err
 		}
 	}
+	if n, o := c.Caps.Subgroup, s.Subgroup; n != 0 && n != o.Size && (n&(n-1) != 0 || n < o.Min || n > o.Max) {
+		return nil, fmt.Errorf("%s: subgroups of %d: %w: it has %d, and of its choice %d to %d", s.Name, n, graph.ErrUnsupported, o.Size, o.Min, o.Max)
+	}
+	p.pinned = p.Subgroup.Min != 0 && c.Caps.Subgroup != 0
 	if c.Enabled != nil { // an adopted device
 		if !slices.Contains(c.Enabled, "subgroup") {
 			p.Subgroup.Min, p.Subgroup.Max = 0, 0

@@ -15,8 +15,10 @@ import (
 
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/plan"
 	"github.com/ternvk/tern/testdata/sprig"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
@@ -36,6 +38,7 @@ type app struct {
 	cacheValues string
 	kernelDir   string
 	kernels     []string
+	mask        string
 	force       []string // features to use though the device does not ask for them
 }
 
@@ -51,6 +54,8 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
 	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
+	f.StringVar(&a.mask, "mask", "", "do without `features` of the device, a list with commas of the words of "+runtime.DisableVariable+
+		" and of\nLIMIT=NUMBER, LIMIT one of "+strings.Join(plan.MaskLimits(), ", "))
 }
 
 // check refuses values of the global flags that no model and no device could

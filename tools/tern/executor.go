@@ -33,7 +33,7 @@ func (a *app) executor(device string) (graph.Executor, error) {
 		}
 		return d, nil
 	}
-	asked := device != autoDevice || len(a.kernels) > 0 || a.kernelDir != ""
+	asked := device != autoDevice || len(a.kernels) > 0 || a.kernelDir != "" || a.mask != ""
 	if asked || !errors.Is(err, graph.ErrNoDevice) && !errors.Is(err, graph.ErrUnsupported) {
 		return nil, err
 	}
@@ -42,14 +42,26 @@ func (a *app) executor(device string) (graph.Executor, error) {
 }
 
 func (a *app) vulkan(device string) (*runtime.Device, error) {
-	kernels, err := plan.ParseKernels(strings.Join(a.kernels, ","))
+	o, err := a.deviceOptions(device)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
+	}
+	return runtime.Open(o)
+}
+
+// deviceOptions is what the flags say about a device.
+func (a *app) deviceOptions(device string) (o runtime.Options, err error) {
+	o = runtime.Options{Device: device, Profile: a.profile, KernelDir: a.kernelDir, Force: a.force}
+	if o.Kernels, err = plan.ParseKernels(strings.Join(a.kernels, ",")); err != nil {
+		return o, usageError{err}
+	}
+	if o.Test.Caps, o.Disable, err = plan.ParseMask(a.mask); err != nil {
+		return o, usageError{fmt.Errorf("--mask: %w", err)}
 	}
 	if a.kernelDir != "" {
 		if _, err := os.Stat(a.kernelDir); err != nil {
-			return nil, fmt.Errorf("--kernels: %w", err)
+			return o, fmt.Errorf("--kernels: %w", err)
 		}
 	}
-	return runtime.Open(runtime.Options{Device: device, Profile: a.profile, Kernels: kernels, KernelDir: a.kernelDir, Force: a.force})
+	return o, nil
 }

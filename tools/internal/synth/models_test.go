@@ -81,31 +81,39 @@ func file(t *testing.T, s Shape) []byte {
 }
 
 // A model of every type, in every activation contract: the device gives the
-// reference's logits, at once and piece by piece.
+// reference's logits, at once and piece by piece. TERN_CONFORM=all does so in every
+// family.
 func TestTypesOnDevice(t *testing.T) {
 	x := device(t)
+	t.Log("device: ", x.Name())
 	ids := Tokens(1, 11, 515)
+	shapes, layers := []string{"tiny"}, 1
+	if os.Getenv("TERN_CONFORM") == "all" {
+		shapes, layers = []string{"tiny", "tiny-moe", "tiny-hybrid", "tiny-hybrid-moe"}, 4
+	}
 	for i, typ := range Types() {
-		t.Run(typ, func(t *testing.T) {
-			s, err := Lookup("tiny:" + typ)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Layers = 1
-			data := file(t, s)
-			for j, act := range []op.Act{op.I8, op.F16, op.F32} {
-				if testing.Short() && (i+j)%3 != 0 {
-					continue
+		for _, shape := range shapes {
+			t.Run(shape+":"+typ, func(t *testing.T) {
+				s, err := Lookup(shape + ":" + typ)
+				if err != nil {
+					t.Fatal(err)
 				}
-				want := logits(t, ref.New(), data, act, ids, len(ids))
-				if !slices.Equal(logits(t, x, data, act, ids, len(ids)), want) {
-					t.Errorf("%v: the logits differ", act)
+				s.Layers = layers
+				data := file(t, s)
+				for j, act := range []op.Act{op.I8, op.F16, op.F32} {
+					if testing.Short() && (i+j)%3 != 0 {
+						continue
+					}
+					want := logits(t, ref.New(), data, act, ids, len(ids))
+					if !slices.Equal(logits(t, x, data, act, ids, len(ids)), want) {
+						t.Errorf("%v: the logits differ", act)
+					}
+					if !slices.Equal(logits(t, x, data, act, ids, 1, 5, 2), want) {
+						t.Errorf("%v: the logits differ piece by piece", act)
+					}
 				}
-				if !slices.Equal(logits(t, x, data, act, ids, 1, 5, 2), want) {
-					t.Errorf("%v: the logits differ piece by piece", act)
-				}
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ternvk/tern/runtime/conform"
+	"github.com/ternvk/tern/spirv"
+)
+
+func conformOn(t *testing.T, args ...string) *command {
+	t.Helper()
+	return prepare(t, "", append([]string{"conform", "--cases", "12", "--time", "0", "--work", "1000000"}, args...)...)
+}
+
+// writeKernel puts the words of a kernel, changed by edit, into a folder.
+func writeKernel(t *testing.T, name string, edit func(spirv.Instruction, []uint32)) string {
+	t.Helper()
+	k, ok := spirv.Lookup(name)
+	if !ok {
+		t.Fatal("no kernel", name)
+	}
+	words := k.Words()
+	m, err := spirv.Parse(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range m.Instructions {
+		edit(in, words)
+	}
+	data, err := binary.Append(nil, binary.LittleEndian, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name+".spv"), data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The reports say what the lines say, for a device that is right.
+func TestConform(t *testing.T) {
+	dir := t.TempDir()
+	asJSON, asJUnit := filepath.Join(dir, "report.json"), filepath.Join(dir, "report.xml")
+	c := conformOn(t, "--filter", "rms_norm_i8,quantize_i8__gpu,silu_mul_f*", "--json", asJSON, "--junit", asJUnit)
+	c.exits(t, 0)
+	for _, line := range []string{"pass rms_norm_i8 ", "pass silu_mul_f16 ", "pass silu_mul_f32 ", " 0 fail"} {
+		if !strings.Contains(c.out.String(), line) {
+			t.Errorf("no %q in\n%s", line, &c.out)
+		}
+	}
+	var report conform.Report
+	if data, err := os.ReadFile(asJSON); err != nil || json.Unmarshal(data, &report) != nil {
+		t.Fatal("no JSON report: ", err)
+	}
+	var junit struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Cases    []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"testcase"`
+	}
+	if data, err := os.ReadFile(asJUnit); err != nil || xml.Unmarshal(data, &junit) != nil {
+		t.Fatal("no JUnit report: ", err)
+	}
+	if len(report.Results) != 5 || report.Failed() || report.Executor == "" || junit.Tests != 5 || len(junit.Cases) != 5 || junit.Failures != 0 {
+		t.Errorf("report %+v, JUnit %+v", report, junit)
+	}
+}
+
+// A kernel of a folder that computes other words, or whose words leave results open,
+// is named, with the first word that is wrong.
+func TestConformNamesBrokenKernels(t *testing.T) {
+	constant := writeKernel(t, "quantize_i8", func(in spirv.Instruction, words []uint32) {
+		if in.Op == spirv.OpConstant && in.Operands[2] == 0x3c010204 { // 1/127
+			words[in.Offset+3]++
+		}
+	})
+	asJSON := filepath.Join(t.TempDir(), "report.json")
+	c := conformOn(t, "--kernels", constant, "--json", asJSON)
+	c.exits(t, 1)
+	var report conform.Report
+	if data, err := os.ReadFile(asJSON); err != nil || json.Unmarshal(data, &report) != nil {
+		t.Fatal("no JSON report: ", err)
+	}
+	if len(report.Results) != 1 || report.Results[0].Kernel() != "quantize_i8" || report.Results[0].Failed == 0 {
+		t.Fatalf("report %+v", report)
+	}
+	if f := report.Results[0].Failures[0]; f.Got == f.Want || f.Word < 0 || !strings.Contains(c.out.String(), f.String()) {
+		t.Errorf("failure %v of\n%s", f, &c.out)
+	}
+
+	open := writeKernel(t, "rms_norm_f32", func(in spirv.Instruction, words []uint32) {
+		if in.Op == spirv.OpDecorate && in.Operands[1] == 42 { // NoContraction becomes RelaxedPrecision
+			words[in.Offset+2] = 0
+		}
+	})
+	c = conformOn(t, "--kernels", open, "--junit", "-")
+	c.exits(t, 1)
+	if out := c.out.String(); !strings.Contains(out, `<failure message="lint: `) || !strings.Contains(out, "without NoContraction") {
+		t.Errorf("the lint's complaint is missing:\n%s", out)
+	}
+}
+
+func TestConformUsage(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{2, "matches no kernel", []string{"--filter", "mul_mat_q3_0"}},
+		{2, "unknown limit", []string{"--mask", "width=3"}},
+		{2, "for ever", []string{"--cases", "0"}},
+		{2, "has the name of no kernel", []string{"--kernels", writeStray(t)}},
+		{1, "nothing was run", []string{"--filter", "rms_norm_f32", "--mask", "subgroup=1"}},
+		{0, "reference", []string{"--filter", "rms_norm_f32", "--device", "reference"}},
+	} {
+		run := conformOn(t, c.args...)
+		run.exits(t, c.code)
+		if !strings.Contains(run.out.String()+run.err.String(), c.want) {
+			t.Errorf("%q: no %q in\n%s%s", c.args, c.want, &run.out, &run.err)
+		}
+	}
+}
+
+func writeStray(t *testing.T) string {
+	dir := writeKernel(t, "rms_norm_f32", func(spirv.Instruction, []uint32) {})
+	if err := os.Rename(filepath.Join(dir, "rms_norm_f32.spv"), filepath.Join(dir, "rms_norm_f33.spv")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
