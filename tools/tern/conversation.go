@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ternvk/tern/model/chat"
-	"github.com/ternvk/tern/model/token"
+	"github.com/ternvk/tern/model"
 )
 
 // chatFlags are the flags of commands that use a chat template.
@@ -31,91 +28,39 @@ func (f *chatFlags) check() error {
 	return nil
 }
 
-// message is a turn, as chat templates expect it.
-type message struct {
-	Role      string `json:"role"`
-	Content   string `json:"content"`
-	Reasoning string `json:"reasoning_content,omitempty"`
-}
-
 // conversation is a speaker with the messages so far.
 type conversation struct {
 	*speaker
-	template *chat.Template
-	flags    chatFlags
-	messages []message
+	*model.Conversation
+	flags chatFlags
 }
 
 // newConversation takes the chat template of the model's file.
 func newConversation(p *speaker, f chatFlags) (*conversation, error) {
-	file := p.m.File()
-	text, ok, err := file.String("tokenizer.chat_template")
-	switch {
-	case err != nil:
-		return nil, err
-	case !ok:
-		return nil, fmt.Errorf("%s has no chat template; 'tern run --raw' completes a text without one", file.Name)
+	c, err := model.NewConversation(p.s)
+	if err != nil {
+		return nil, fmt.Errorf("%w; 'tern run --raw' completes a text without one", err)
 	}
-	c := &conversation{speaker: p, flags: f}
-	if c.template, err = chat.Parse(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", file.Name, err)
+	c.Sampling, c.Limit = p.sampling, p.predict
+	if f.think || f.noThink {
+		c.Kwargs = map[string]any{"enable_thinking": f.think}
 	}
-	c.clear()
-	return c, nil
+	talk := &conversation{p, c, f}
+	talk.clear()
+	return talk, nil
 }
 
 // clear forgets all messages but the system message.
 func (c *conversation) clear() {
-	c.messages = nil
+	c.Messages = nil
 	if c.flags.system != "" {
-		c.messages = []message{{Role: "system", Content: c.flags.system}}
+		c.Messages = []model.Message{{Role: "system", Content: c.flags.system}}
 	}
 }
 
-// ask adds a question, writes the answer as it comes, and adds that. When
-// nothing comes of it, the question is forgotten.
+// ask writes the answer to a question as it comes.
 func (c *conversation) ask(ctx context.Context, question string) (speed, error) {
-	before := c.messages
-	c.messages = append(c.messages, message{Role: "user", Content: question})
-	ids, err := c.prompt()
-	if err != nil {
-		c.messages = before
-		return speed{}, err
-	}
-	w := newAnswer(c.out, c.err, c.m.Tokenizer(), ids)
-	sp, err := c.speak(ctx, ids, w)
-	if err != nil && w.text.Len() == 0 {
-		c.messages = before
-		return sp, err
-	}
-	c.messages = append(c.messages, message{"assistant", w.text.String(), strings.TrimSpace(w.thought.String())})
-	return sp, err
-}
-
-// prompt renders the messages to the ids that the model goes on from. What
-// messages say never becomes a control token.
-func (c *conversation) prompt() ([]int32, error) {
-	var messages strings.Builder
-	e := json.NewEncoder(&messages)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(c.messages); err != nil {
-		return nil, err
-	}
-	kwargs := map[string]any{}
-	if c.flags.think || c.flags.noThink {
-		kwargs["enable_thinking"] = c.flags.think
-	}
-	t := c.m.Tokenizer()
-	r, err := c.template.Render(chat.Input{
-		Messages: json.RawMessage(messages.String()), AddGenerationPrompt: true, Kwargs: kwargs,
-		BOS: t.Text(t.Vocab().BOS), EOS: t.Text(t.Vocab().EOS),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.m.File().Name, err)
-	}
-	segments := make([]token.Segment, len(r.Segments))
-	for i, s := range r.Segments {
-		segments[i] = token.Segment(s)
-	}
-	return t.EncodeSegments(segments, token.Options{}), nil
+	defer c.showPrompt()()
+	err := c.write(c.Ask(ctx, question))
+	return c.speed(c.Usage()), err
 }

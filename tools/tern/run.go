@@ -42,7 +42,7 @@ func (a *app) runCommand() *cobra.Command {
 			var sp speed
 			if raw {
 				t := p.m.Tokenizer()
-				sp, err = p.speak(ctx, t.Encode(prompt, token.Options{ParseSpecial: true, AddSpecial: true}), newPlainAnswer(a.out, t))
+				sp, err = p.complete(ctx, t.Encode(prompt, token.Options{ParseSpecial: true, AddSpecial: true}))
 			} else {
 				var c *conversation
 				if c, err = newConversation(p, chatting); err == nil {

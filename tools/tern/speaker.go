@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"iter"
 	"time"
 
 	"github.com/ternvk/tern/model"
@@ -46,20 +48,23 @@ func (p *speaker) close() error { return p.m.Close() }
 
 // speed is what a generation took.
 type speed struct {
-	prompt, reused, generated int
-	full                      bool          // the context, which ended the answer
-	first, rest               time.Duration // to the first token, and after it
-	weights                   uint64        // bytes read for each token
+	model.Usage
+	full    bool   // the context, which ended the answer
+	weights uint64 // bytes read for each token
+}
+
+func (p *speaker) speed(u model.Usage) speed {
+	return speed{u, p.s.Finish() == model.ContextEnd, p.m.Info().MatrixBytesPerToken}
 }
 
 func (s speed) String() string {
-	text := fmt.Sprintf("prompt: %d tokens", s.prompt)
-	if s.reused > 0 {
-		text += fmt.Sprintf(", %d of them reused", s.reused)
+	text := fmt.Sprintf("prompt: %d tokens", s.Prompt)
+	if s.Reused > 0 {
+		text += fmt.Sprintf(", %d of them reused", s.Reused)
 	}
-	text += fmt.Sprintf(", %.1f t/s; answer: %d tokens", perSecond(s.prompt-s.reused, s.first), s.generated)
-	if s.generated > 1 {
-		rate := perSecond(s.generated-1, s.rest)
+	text += fmt.Sprintf(", %.1f t/s; answer: %d tokens", perSecond(s.Prompt-s.Reused, s.First), s.Generated)
+	if s.Generated > 1 {
+		rate := perSecond(s.Generated-1, s.Rest)
 		text += fmt.Sprintf(", %.1f t/s, %.2f GB/s of weights", rate, rate*float64(s.weights)/1e9)
 	}
 	if s.full {
@@ -78,29 +83,47 @@ func perSecond(n int, d time.Duration) float64 {
 // longPrompt is how many tokens of a prompt are worth a progress bar.
 const longPrompt = 1024
 
-// speak writes the model's continuation of ids to w as it comes.
-func (p *speaker) speak(ctx context.Context, ids []int32, w *answer) (speed, error) {
-	sp := speed{prompt: len(ids), reused: p.s.Reuse(ids), weights: p.m.Info().MatrixBytesPerToken}
-	start := time.Now()
-	if progress := p.progress("prompt", false); progress != nil && len(ids)-sp.reused > longPrompt {
-		p.s.Progress = func(done, total int) { progress(uint64(done), uint64(total)) }
-		defer func() { p.s.Progress = nil }()
+// showPrompt shows a progress bar for long prompts until the result is called.
+func (p *speaker) showPrompt() (end func()) {
+	progress := p.progress("prompt", false)
+	if progress == nil {
+		return func() {}
 	}
-	for g, err := range p.s.Generate(ctx, ids, p.sampling, p.predict) {
+	p.s.Progress = func(done, total int) {
+		if total > longPrompt {
+			progress(uint64(done), uint64(total))
+		}
+	}
+	return func() { p.s.Progress = nil }
+}
+
+// complete writes the model's continuation of ids as it comes.
+func (p *speaker) complete(ctx context.Context, ids []int32) (speed, error) {
+	defer p.showPrompt()()
+	var u model.Usage
+	err := p.write(p.s.Continue(ctx, ids, p.sampling, p.predict, model.NewPlainAnswer(p.m.Tokenizer()), &u))
+	return p.speed(u), err
+}
+
+// write writes an answer to standard output, and thoughts to standard error; each
+// ends with a line break.
+func (p *speaker) write(answer iter.Seq2[model.Piece, error]) error {
+	thinking := false
+	for piece, err := range answer {
 		if err != nil {
-			return sp, err
+			return err
 		}
-		if sp.generated++; sp.generated == 1 {
-			sp.first = time.Since(start)
-			start = time.Now()
+		to := p.out
+		if piece.Thought {
+			to = p.err
+		} else if thinking {
+			fmt.Fprintln(p.err)
 		}
-		if err := w.write(g.ID); err != nil {
-			return sp, err
+		thinking = piece.Thought
+		if _, err := io.WriteString(to, piece.Text); err != nil {
+			return err
 		}
 	}
-	if sp.rest = time.Since(start); sp.generated == 0 {
-		sp.first = sp.rest
-	}
-	sp.full = p.s.Finish() == model.ContextEnd
-	return sp, w.end()
+	_, err := fmt.Fprintln(p.out)
+	return err
 }
