@@ -128,7 +128,11 @@ func (in *instance) collect(m vk.DebugMessage) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.messages = append(in.messages, m.ID+": "+m.Text)
+	where := ""
+	if len(m.Labels) > 0 { // the node that is being recorded or run
+		where = m.Labels[len(m.Labels)-1] + ": "
+	}
+	in.messages = append(in.messages, where+m.ID+": "+m.Text)
 }
 
 // kept is an instance that stays open as long as the program runs, so that the

@@ -67,7 +67,7 @@ func mulMatExperts(act op.Act, formats []*op.Format) space {
 		if r.IntN(2) == 0 {
 			share = e.Used
 		}
-		w, v := pickWeights(r, formats, &k, true), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
+		w, v := c.weights(r, formats, &k, true), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
 		c.shape(rows, n*e.Used, uint64(rows)*uint64(k)*uint64(n*e.Used), "%d experts of %d rows, k %d, %d tokens of %d each, %v, %s", e.Count, rows, k, n, e.Used, w, v.name)
 		if w.codes != "same" {
 			c.Products = int64(rows) * int64(n*e.Used)

@@ -72,9 +72,9 @@ type weights struct {
 	segment       uint64 // bytes that a region of a segment may take; 0: no bound
 }
 
-// pickWeights rounds k up to what the format takes, or, for whole floats, down to an
+// weights picks a format and what is in it. It rounds k up to what the format takes, or, for whole floats, down to an
 // odd number now and then.
-func pickWeights(r *rand.Rand, formats []*op.Format, k *int, whole bool) weights {
+func (c *Case) weights(r *rand.Rand, formats []*op.Format, k *int, whole bool) weights {
 	w := weights{format: formats[r.IntN(len(formats))], codes: "any", scales: "plain"}
 	step := w.format.Step()
 	*k = (*k + step - 1) / step * step
@@ -87,7 +87,10 @@ func pickWeights(r *rand.Rand, formats []*op.Format, k *int, whole bool) weights
 	if r.IntN(3) == 0 {
 		w.scales = [...]string{"any", "edge"}[r.IntN(2)]
 	}
-	if r.IntN(4) == 0 {
+	switch {
+	case c.shapes:
+		w.segment = 128 << 20 // what every device allows
+	case r.IntN(4) == 0:
 		w.segment = uint64(1+r.IntN(3)) * op.PackedBytes(op.Source{Format: w.format, Rows: 32, K: *k})
 	}
 	return w
@@ -190,7 +193,7 @@ func mulMat(act op.Act, formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
 		c.act = act
 		rows, k, n := c.matrix(r)
-		w, v := pickWeights(r, formats, &k, act != op.F32), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
+		w, v := c.weights(r, formats, &k, act != op.F32), pick(r, normal, outliers, wide, tiny, huge, zeros, ties, halves, special)
 		c.shape(rows, n, w.work(rows, k, n), "%d rows, k %d, n %d, %v, %s", rows, k, n, w, v.name)
 		if w.codes != "same" {
 			c.Products = int64(rows) * int64(n)
@@ -207,7 +210,7 @@ func mulMat(act op.Act, formats []*op.Format) space {
 func dequant(formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
 		rows, k, _ := c.matrix(r)
-		w := pickWeights(r, formats, &k, false)
+		w := c.weights(r, formats, &k, false)
 		c.shape((rows+31)/32*32*((k+63)/64), 1, w.work(rows, 4*k, 1), "%d rows, k %d, %v", rows, k, w)
 		c.record = func(m *maker) {
 			if matrix := m.matrix(w, rows, k); m.err == nil {
@@ -220,7 +223,7 @@ func dequant(formats []*op.Format) space {
 func getRows(formats []*op.Format) space {
 	return func(c *Case, r *rand.Rand) {
 		rows, k, n := c.matrix(r)
-		w := pickWeights(r, formats, &k, false)
+		w := c.weights(r, formats, &k, false)
 		c.shape((k+63)/64, n, w.work(rows, k, 1), "%d rows, k %d, n %d, %v", rows, k, n, w)
 		c.record = func(m *maker) {
 			matrix := m.matrix(w, rows, k)

@@ -39,6 +39,7 @@ type app struct {
 	kernelDir   string
 	kernels     []string
 	mask        string
+	validate    bool
 	force       []string // features to use though the device does not ask for them
 }
 

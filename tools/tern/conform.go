@@ -30,7 +30,6 @@ const (
 type conformFlags struct {
 	conform.Options
 	filter, impl, json, junit string
-	validate                  bool
 }
 
 func (a *app) conformCommand() *cobra.Command {
@@ -64,7 +63,7 @@ func (a *app) conformCommand() *cobra.Command {
 	flags.Int64Var(&f.Products, "products", 0, "end an implementation of a matrix product after so many words of `products`")
 	flags.Uint64Var(&f.Work, "work", conformWork, "leave out cases of more `operations`; 0: none")
 	flags.BoolVar(&f.Shapes, "shapes", false, fmt.Sprintf("the matrices of published models, 1.7B to 27B, instead of made-up ones; --work is then %d", uint64(shapesWork)))
-	flags.BoolVar(&f.validate, "validate", false, "run under the Khronos validation layer, with synchronization validation; its messages are failures")
+	a.validateFlag(flags)
 	flags.StringVar(&f.json, "json", "", "write the report to a `file` as JSON, - for standard output")
 	flags.StringVar(&f.junit, "junit", "", "write the report to a `file` as JUnit XML, - for standard output")
 	cmd.RunE = interruptible(func(ctx context.Context, _ []string) error {
@@ -103,8 +102,7 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 		if err != nil {
 			return nil, err
 		}
-		options.Kernels, options.Validate = force, f.validate
-		options.Force = []string{"dot"} // slow is no reason not to check
+		options.Kernels, options.Force = force, []string{"dot"} // slow is no reason not to check
 		d, err := runtime.Open(options)
 		if err != nil {
 			return nil, err

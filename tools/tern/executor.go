@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/plan"
@@ -51,7 +53,7 @@ func (a *app) vulkan(device string) (*runtime.Device, error) {
 
 // deviceOptions is what the flags say about a device.
 func (a *app) deviceOptions(device string) (o runtime.Options, err error) {
-	o = runtime.Options{Device: device, Profile: a.profile, KernelDir: a.kernelDir, Force: a.force}
+	o = runtime.Options{Device: device, Profile: a.profile, KernelDir: a.kernelDir, Force: a.force, Validate: a.validate}
 	if o.Kernels, err = plan.ParseKernels(strings.Join(a.kernels, ",")); err != nil {
 		return o, usageError{err}
 	}
@@ -64,4 +66,18 @@ func (a *app) deviceOptions(device string) (o runtime.Options, err error) {
 		}
 	}
 	return o, nil
+}
+
+func (a *app) validateFlag(f *pflag.FlagSet) {
+	f.BoolVar(&a.validate, "validate", false, "run under the Khronos validation layer, with synchronization validation; its messages are failures")
+}
+
+// complaints are the messages of the validation layer so far.
+func complaints(x graph.Executor) error {
+	v, ok := x.(interface{ Messages() []string })
+	if !ok || len(v.Messages()) == 0 {
+		return nil
+	}
+	list := v.Messages()
+	return fmt.Errorf("%d messages of the validation layer, first %s", len(list), list[0])
 }

@@ -69,6 +69,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			case golden.Hash != got:
 				verdict, err = "WRONG", fmt.Errorf("the logits are wrong: their hash must be %s", golden.Hash)
 			}
+			err = errors.Join(err, complaints(m.x))
 			_, printed := fmt.Fprintf(a.out, "tern %s | %s | arithmetic %d, %s | %s, file %.12s | logits %s | %s\n",
 				version(), x.Name(), model.ArithmeticVersion, a.activations, s.name, golden.File, got, verdict)
 			if !everyWay || printed != nil || err != nil {
@@ -84,6 +85,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&everyWay, "every-way", false, "also with prompts cut in pieces, token by token, five sequences in one batch, and each implementation forced")
+	a.validateFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&full, "full", false, "use the model's longest golden hash, not the shortest")
 	return cmd
 }
