@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/ternvk/tern/model/chat"
 	"github.com/ternvk/tern/model/token"
@@ -164,62 +163,65 @@ func (c *Conversation) prompt() ([]int32, error) {
 	return t.EncodeSegments(segments, token.Options{}), nil
 }
 
-// Answer makes text of the tokens of an answer: what stands between <think> and
-// </think> apart from the rest, without the blank lines around these marks, and of
-// whole characters.
+// Answer makes text of the tokens of an answer: of whole characters, and thoughts
+// apart from the rest.
 type Answer struct {
-	tokens        *token.Tokenizer
-	opens, closes int32 // ids of the marks, -1 where the vocabulary has none
-	thinking      bool
-	begun         [2]bool // text, thought
-	decoder       token.Decoder
+	tokens  *token.Tokenizer
+	parts   *chat.Answer // nil: all is text
+	decoder token.Decoder
 }
 
 // NewAnswer is for what follows prompt, which may have opened a thought.
 func NewAnswer(t *token.Tokenizer, prompt []int32) *Answer {
-	a := &Answer{tokens: t, opens: mark(t, "<think>"), closes: mark(t, "</think>")}
+	a := &Answer{tokens: t}
+	thinking := false
 	for _, id := range prompt {
-		if id == a.opens || id == a.closes {
-			a.thinking = id == a.opens
+		if text := a.mark(id); text == chat.ThinkOpens || text == chat.ThinkCloses {
+			thinking = text == chat.ThinkOpens
 		}
 	}
+	a.parts = chat.NewAnswer(nil, thinking)
 	return a
 }
 
-// NewPlainAnswer keeps the marks as text, and all space.
-func NewPlainAnswer(t *token.Tokenizer) *Answer {
-	return &Answer{tokens: t, opens: -1, closes: -1, begun: [2]bool{true, true}}
-}
+// NewPlainAnswer keeps the marks of thoughts, and all space.
+func NewPlainAnswer(t *token.Tokenizer) *Answer { return &Answer{tokens: t} }
 
-// mark finds a mark that is a token of its own.
-func mark(t *token.Tokenizer, text string) int32 {
-	if id, ok := t.Find(text); ok && t.Type(id) != token.Normal {
-		return id
+// mark is the text of a token that is a mark, "" of others.
+func (a *Answer) mark(id int32) string {
+	if a.tokens.Type(id) == token.Normal {
+		return ""
 	}
-	return -1
+	if text := a.tokens.Text(id); chat.IsMark(text) {
+		return text
+	}
+	return ""
 }
 
 // Write returns the text that a token completes.
 func (a *Answer) Write(id int32) Piece {
-	if id < 0 || id != a.opens && id != a.closes {
-		return a.piece(a.decoder.Write(a.tokens.Piece(id)))
+	if a.parts == nil {
+		return Piece{Text: a.decoder.Write(a.tokens.Piece(id))}
 	}
-	p := a.piece(a.decoder.Flush())
-	a.thinking = id == a.opens
-	return p
+	if text := a.mark(id); text != "" {
+		return piece(append(a.parts.Text(a.decoder.Flush()), a.parts.Mark(text)...))
+	}
+	return piece(a.parts.Text(a.decoder.Write(a.tokens.Piece(id))))
 }
 
-// Flush returns what is left of a character at the end.
-func (a *Answer) Flush() Piece { return a.piece(a.decoder.Flush()) }
+// Flush returns what is left at the end.
+func (a *Answer) Flush() Piece {
+	if a.parts == nil {
+		return Piece{Text: a.decoder.Flush()}
+	}
+	return piece(append(a.parts.Text(a.decoder.Flush()), a.parts.End()...))
+}
 
-func (a *Answer) piece(text string) Piece {
-	begun := &a.begun[0]
-	if a.thinking {
-		begun = &a.begun[1]
+// piece joins parts, which are of one kind where no tool can be called.
+func piece(parts []chat.Part) (p Piece) {
+	for _, part := range parts {
+		p.Text += part.Text
+		p.Thought = part.Kind == chat.Reasoning
 	}
-	if !*begun {
-		text = strings.TrimLeftFunc(text, unicode.IsSpace)
-		*begun = text != ""
-	}
-	return Piece{text, a.thinking}
+	return p
 }
