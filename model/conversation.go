@@ -33,8 +33,8 @@ type Conversation struct {
 	usage    Usage
 }
 
-// NewConversation begins a conversation in s, which stays the caller's. Sampling is
-// what the file asks for. A file without a vocabulary or a template is an error.
+// NewConversation begins a conversation in s, which stays the caller's, or goes on with
+// that of a restored session. Sampling is what the file asks for. A file without a vocabulary or a template is an error.
 func NewConversation(s *Session) (*Conversation, error) {
 	f := s.m.file
 	if s.m.tok == nil {
@@ -51,7 +51,21 @@ func NewConversation(s *Session) (*Conversation, error) {
 	if c.template, err = chat.Parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
+	if len(s.Note) > 0 {
+		if err := json.Unmarshal(s.Note, &c.Messages); err != nil {
+			return nil, fmt.Errorf("%s: the note of the session is no conversation: %w", f.Name, err)
+		}
+	}
 	return c, nil
+}
+
+// SaveFile saves the session with the messages as its note. A session that
+// [Model.RestoreFile] makes of the file goes on with them in a new Conversation.
+func (c *Conversation) SaveFile(path string) (err error) {
+	if c.s.Note, err = json.Marshal(c.Messages); err != nil {
+		return err
+	}
+	return c.s.SaveFile(path)
 }
 
 // Piece is text of an answer, of whole characters.

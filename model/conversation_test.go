@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,5 +93,30 @@ func TestConversationStops(t *testing.T) {
 	}
 	if got, _ := hear(t, c, "What is the capital of Spain?"); got != "The capital of Spain is Madrid." {
 		t.Errorf("the next answer is %q", got)
+	}
+}
+
+// A saved conversation goes on, in another session, with what was said.
+func TestConversationSaved(t *testing.T) {
+	sequential(t)
+	c := converse(t)
+	hear(t, c, "My name is Vera.")
+	path := filepath.Join(t.TempDir(), "chat")
+	if err := c.SaveFile(path); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := hear(t, c, "What is my name?")
+	used := c.Usage().Reused
+	c.s.Close()
+	s, err := c.s.m.RestoreFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if c, err = NewConversation(s); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := hear(t, c, "What is my name?"); got != want || c.Usage().Reused != used {
+		t.Errorf("restored, the answer is %q with %d tokens reused; want %q with %d", got, c.Usage().Reused, want, used)
 	}
 }

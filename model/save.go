@@ -75,14 +75,15 @@ func fingerprint(f *gguf.File) (sum [sha256.Size]byte) {
 var sessionMagic = [8]byte{'T', 'e', 'r', 'n', 'S', 'e', 's', '1'}
 
 // sessionHeader is the beginning of a saved session, little-endian. Behind it come
-// Tokens int32 ids; for each layer the pages of keys and of values that the first
+// Tokens int32 ids; Note bytes; for each layer the pages of keys and of values that the first
 // Seen tokens take, or the recurrent state after them; and a SHA-256 of all that.
 type sessionHeader struct {
-	Magic                      [8]byte
-	Arithmetic                 uint32
-	Fingerprint                [sha256.Size]byte
-	Activations, Keys, Values  uint32
-	Tokens, Seen, LastRun, Len uint32 // Len: of this header, bytes
+	Magic                       [8]byte
+	Arithmetic                  uint32
+	Fingerprint                 [sha256.Size]byte
+	Activations, Keys, Values   uint32
+	Tokens, Seen, LastRun, Note uint32
+	Len                         uint32 // of this header, bytes
 }
 
 // sessionHeader is that of an empty session. mu is held.
@@ -95,7 +96,10 @@ func (m *Model) sessionHeader() (h sessionHeader, err error) {
 	return h, err
 }
 
-// Save writes the session: its tokens and what the model remembers of them, but
+// mostNote is the size of the longest note, in bytes.
+const mostNote = 64 << 20
+
+// Save writes the session: its tokens, its note and what the model remembers of them, but
 // for earlier snapshots of recurrent state. It can be restored by the same model
 // with the same activations and cache types, on any device.
 func (s *Session) Save(w io.Writer) error {
@@ -104,12 +108,18 @@ func (s *Session) Save(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if len(s.Note) > mostNote {
+		return fmt.Errorf("%s: saving a session: a note of %d bytes, at most %d", m.file.Name, len(s.Note), mostNote)
+	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
 	if err := binary.Write(out, binary.LittleEndian, h); err != nil {
 		return err
 	}
 	if err := binary.Write(out, binary.LittleEndian, s.tokens); err != nil {
+		return err
+	}
+	if _, err := out.Write(s.Note); err != nil {
 		return err
 	}
 	err = m.transfer(place, func(c *cut, data []byte) error {
@@ -140,7 +150,7 @@ func (s *Session) describe() (sessionHeader, place, error) {
 		return sessionHeader{}, place{}, err
 	}
 	h, err := s.m.sessionHeader()
-	h.Tokens, h.Seen, h.LastRun = uint32(len(s.tokens)), uint32(s.done), uint32(s.steps)
+	h.Tokens, h.Seen, h.LastRun, h.Note = uint32(len(s.tokens)), uint32(s.done), uint32(s.steps), uint32(len(s.Note))
 	return h, s.place(s.done), err
 }
 
@@ -177,14 +187,14 @@ func (s *Session) restoreFrom(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	want.Tokens, want.Seen, want.LastRun = h.Tokens, h.Seen, h.LastRun
+	want.Tokens, want.Seen, want.LastRun, want.Note = h.Tokens, h.Seen, h.LastRun, h.Note
 	switch {
 	case h.Magic != want.Magic || h.Len != want.Len:
 		return fmt.Errorf("this is no saved session of this version: %w", ErrDamaged)
 	case h != want:
 		return ErrMismatch
-	case h.Seen > h.Tokens:
-		return fmt.Errorf("%d of %d tokens: %w", h.Seen, h.Tokens, ErrDamaged)
+	case h.Seen > h.Tokens || h.Note > mostNote:
+		return fmt.Errorf("%d of %d tokens, a note of %d bytes: %w", h.Seen, h.Tokens, h.Note, ErrDamaged)
 	case int(h.Tokens) > m.options.Context:
 		return fmt.Errorf("%d tokens in a context of %d: %w", h.Tokens, m.options.Context, ErrContextFull)
 	}
@@ -196,6 +206,10 @@ func (s *Session) restoreFrom(r io.Reader) error {
 		if id < 0 || int(id) >= m.config.Vocab {
 			return fmt.Errorf("token id %d: %w", id, ErrDamaged)
 		}
+	}
+	note := make([]byte, h.Note)
+	if _, err := io.ReadFull(in, note); err != nil {
+		return err
 	}
 	place, err := s.reserve(int(h.Seen))
 	if err != nil {
@@ -213,7 +227,7 @@ func (s *Session) restoreFrom(r io.Reader) error {
 	if err := checkSum(r, sum); err != nil {
 		return err
 	}
-	s.tokens, s.done, s.steps = tokens, int(h.Seen), int(h.LastRun)
+	s.tokens, s.done, s.steps, s.Note = tokens, int(h.Seen), int(h.LastRun), note
 	return nil
 }
 

@@ -15,6 +15,8 @@ type Session struct {
 	// Progress, if not nil, is told by Generate how many of the prompt's tokens that
 	// are not reused are evaluated, after each run of them.
 	Progress func(done, total int)
+	// Note is the caller's: bytes that Save saves with the session, at most 64 MiB.
+	Note []byte
 
 	m      *Model
 	tokens []int32
