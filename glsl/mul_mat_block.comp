@@ -12,14 +12,7 @@ layout(local_size_x = 32 * LANES) in;
 layout(binding = 1) readonly buffer A { uvec4 a[]; };
 
 #if ACT == ACT_I8
-int dot4(int c, uint q, uint x) {
-#ifdef DOT
-    return c + dotPacked4x8EXT(int(q), int(x));
-#else
-    [[unroll]] for (int i = 0; i < 32; i += 8) c += bitfieldExtract(int(q), i, 8) * bitfieldExtract(int(x), i, 8);
-    return c;
-#endif
-}
+#include "dot4.glsl"
 
 void add_terms(inout float sum, Block w, uint at) {
     int c[4], m[4];

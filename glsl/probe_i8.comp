@@ -37,20 +37,12 @@ void main() {
     coopMatStore(y, f, m * N + n, N, gl_CooperativeMatrixLayoutRowMajor);
 }
 #else
-#ifdef DOT
-int dot4(uint x, uint y) { return dotPacked4x8EXT(int(x), int(y)); }
-#else
-int dot4(uint x, uint y) {
-    int d = 0;
-    for (int i = 0; i < 32; i += 8) d += bitfieldExtract(int(x), i, 8) * bitfieldExtract(int(y), i, 8);
-    return d;
-}
-#endif
+#include "dot4.glsl"
 
 void main() {
     uint cell = group_x() * LOCAL + gl_LocalInvocationIndex;
     int sum = 0;
-    for (uint k = 0u; k < WORDS; k++) sum += dot4(ab[cell / N * WORDS + k], ab[(N + cell % N) * WORDS + k]);
+    for (uint k = 0u; k < WORDS; k++) sum = dot4(sum, ab[cell / N * WORDS + k], ab[(N + cell % N) * WORDS + k]);
     c[cell] = sum;
     f[cell] = add(mul(float(sum), s[cell]), s[cell]);
 }

@@ -178,7 +178,7 @@ func TestHazards(t *testing.T) {
 		{[]graph.Arg{graph.InOut(v(b, 0, 4))}, false},
 		{[]graph.Arg{graph.InOut(v(b, 0, 4))}, true},
 	} {
-		if got := p.orders(&h, &node{Node: &graph.Node{Args: c.args}}); got != c.wait {
+		if got := p.orders(&h, []node{{Node: &graph.Node{Args: c.args}}}); got != c.wait {
 			t.Errorf("node %d: waits %v", i, got)
 		}
 	}

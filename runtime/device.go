@@ -20,6 +20,7 @@ import (
 // Environment variables that add to Options.
 const (
 	DisableVariable = "TERN_DISABLE" // feature words and off switches, see plan.Words
+	ForceVariable   = "TERN_FORCE"   // feature words to use although the device does not speed them up
 	CacheVariable   = "TERN_CACHE"   // folder of the pipeline cache, "off" for none
 )
 
@@ -137,6 +138,10 @@ func Open(opts Options) (*Device, error) {
 		return nil, fmt.Errorf("%s: %w", DisableVariable, err)
 	}
 	opts.Disable = slices.Concat(opts.Disable, words)
+	if words, err = plan.ParseWords(os.Getenv(ForceVariable)); err != nil {
+		return nil, fmt.Errorf("%s: %w", ForceVariable, err)
+	}
+	opts.Force = slices.Concat(opts.Force, words)
 	switch opts.Profile {
 	case "", "exact", "fast":
 	default:
@@ -225,6 +230,7 @@ func (d *Device) create() error {
 	o.small.ShaderInt8 = vk.ToBool32(p.Has("int8"))
 	o.dot.ShaderIntegerDotProduct = vk.ToBool32(p.Has("dot"))
 	o.memory.VulkanMemoryModel = vk.ToBool32(coop)
+	o.address.BufferDeviceAddress = vk.ToBool32(p.Has("resident"))
 	o.coop.CooperativeMatrix = vk.ToBool32(coop)
 	o.subgroup.SubgroupSizeControl = vk.ToBool32(p.Subgroup.Min != 0)
 

@@ -39,6 +39,7 @@ type block struct {
 	handle  vk.Buffer
 	bytes   uint64
 	heap    int
+	address uint64 // for shaders, 0 when they have no use for it
 	mapped  []byte // nil when the host cannot see it
 	free    []span // sorted, never adjacent
 	buffers int
@@ -56,12 +57,16 @@ type Buffer struct {
 	bytes   uint64
 	size    uint64 // bytes taken, with padding
 	freed   bool
+	mirror  *Buffer // what the host sees of a buffer of a batch, see mirror.go
 }
 
 // Bytes is the size that was asked for.
 func (b *Buffer) Bytes() uint64 { return b.bytes }
 
 func (b *Buffer) mapped() []byte {
+	if b.mirror != nil {
+		return b.mirror.mapped()
+	}
 	if b.block.mapped == nil {
 		return nil
 	}
@@ -118,6 +123,13 @@ func (d *Device) alloc(p graph.Purpose, name string, bytes uint64, wants plan.Wa
 		}
 		b.block = blk
 		b.offset, _ = blk.take(size)
+	}
+	if p == graph.Batch && b.block.mapped == nil {
+		var err error
+		if b.mirror, err = d.alloc(staged, name, bytes, plan.Readback); err != nil {
+			d.release(b)
+			return nil, err
+		}
 	}
 	if err := d.zero(b); err != nil {
 		d.release(b)
@@ -180,9 +192,16 @@ func (d *Device) tryBlock(p graph.Purpose, name string, size uint64, wants plan.
 }
 
 func (blk *block) allocate(d *Device, size uint64, wants plan.Wants) (err error) {
+	var address struct {
+		usage vk.BufferUsageFlags
+		flags vk.MemoryAllocateFlags
+	}
+	if d.plan.Has("resident") {
+		address.usage, address.flags = vk.BufferUsageShaderDeviceAddressBit, vk.MemoryAllocateDeviceAddressBit
+	}
 	blk.handle, err = d.vk.CreateBuffer(&vk.BufferCreateInfo{
 		Size:  size,
-		Usage: vk.BufferUsageStorageBufferBit | vk.BufferUsageTransferSrcBit | vk.BufferUsageTransferDstBit,
+		Usage: vk.BufferUsageStorageBufferBit | vk.BufferUsageTransferSrcBit | vk.BufferUsageTransferDstBit | address.usage,
 	})
 	if err != nil {
 		return err
@@ -196,12 +215,19 @@ func (blk *block) allocate(d *Device, size uint64, wants plan.Wants) (err error)
 	if room := d.room(blk.heap); req.Size > room.Bytes {
 		return fmt.Errorf("%w: %d MiB are left of %s", graph.ErrOutOfMemory, room.Bytes>>20, room.Why)
 	}
-	blk.memory, err = d.vk.AllocateMemory(&vk.MemoryAllocateInfo{AllocationSize: req.Size, MemoryTypeIndex: uint32(kind)})
+	info := &vk.MemoryAllocateInfo{AllocationSize: req.Size, MemoryTypeIndex: uint32(kind)}
+	if address.flags != 0 {
+		vk.Chain(info, &vk.MemoryAllocateFlagsInfo{Flags: address.flags})
+	}
+	blk.memory, err = d.vk.AllocateMemory(info)
 	if err != nil {
 		return err
 	}
 	if err = d.vk.BindBufferMemory(blk.handle, blk.memory, 0); err != nil {
 		return err
+	}
+	if address.flags != 0 {
+		blk.address = uint64(d.vk.GetBufferDeviceAddress(&vk.BufferDeviceAddressInfo{Buffer: blk.handle}))
 	}
 	if wants[0]&d.plan.Types[kind].Flags&plan.Mapped == plan.Mapped {
 		at, err := d.vk.MapMemory(blk.memory, 0, vk.WholeSize, 0)
@@ -315,6 +341,9 @@ func (d *Device) free(b *Buffer) {
 // release gives the bytes back, and the block when it is empty.
 func (d *Device) release(b *Buffer) {
 	b.freed = true
+	if b.mirror != nil {
+		d.free(b.mirror)
+	}
 	b.block.give(span{b.offset, b.offset + b.size})
 	if b.block.buffers == 0 {
 		list := &d.memory.blocks[b.purpose]

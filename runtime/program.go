@@ -24,6 +24,7 @@ type Program struct {
 	scratchN uint64                // of the device when it was recorded
 	freed    uint64                // of the device when its buffers were last checked
 	rate     float64               // Device.rate as this program has it
+	resident *resident             // nil when all nodes are dispatches of their own
 	stale    bool                  // to be recorded again
 	closed   bool
 }
@@ -54,7 +55,7 @@ type segment struct {
 func (d *Device) Compile(g *graph.Graph) (graph.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, err := d.compile(g, d.plan.Choose)
+	p, err := d.compile(g, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +65,17 @@ func (d *Device) Compile(g *graph.Graph) (graph.Program, error) {
 // chooser picks the kernel of a node.
 type chooser func(contract string, domain [2]uint32) (*spirv.Kernel, error)
 
-// compile is Compile with mu held.
+// compile is Compile with mu held. Without a chooser the plan chooses, and tapes may
+// replace nodes.
 func (d *Device) compile(g *graph.Graph, choose chooser) (*Program, error) {
 	if err := d.usable(); err != nil {
 		return nil, err
 	}
 	p := &Program{device: d, g: g, layout: g.Plan(placeAlignment), freed: d.freed, rate: d.rate}
 	err := p.resolve(choose)
+	if err == nil && choose == nil {
+		err = p.reside()
+	}
 	if err == nil {
 		err = p.bindings()
 	}
@@ -91,6 +96,9 @@ func (d *Device) compile(g *graph.Graph, choose chooser) (*Program, error) {
 // resolve chooses kernels, checks arguments and makes the pipelines.
 func (p *Program) resolve(choose chooser) error {
 	d := p.device
+	if choose == nil {
+		choose = d.plan.Choose
+	}
 	p.nodes = make([]node, len(p.g.Nodes))
 	keys := make([]pipelineKey, len(p.nodes))
 	for i, gn := range p.g.Nodes {
@@ -144,15 +152,16 @@ func (p *Program) bindings() error {
 	if len(p.nodes) == 0 {
 		return nil
 	}
-	layouts := make([]vk.DescriptorSetLayout, len(p.nodes))
+	all := p.dispatches()
+	layouts := make([]vk.DescriptorSetLayout, len(all))
 	var buffers uint32
-	for i, n := range p.nodes {
+	for i, n := range all {
 		layouts[i] = n.pipeline.set
 		buffers += uint32(len(n.Args))
 	}
 	size := vk.DescriptorPoolSize{Type: vk.DescriptorTypeStorageBuffer, DescriptorCount: max(buffers, 1)}
 	var err error
-	p.sets, err = d.vk.CreateDescriptorPool(&vk.DescriptorPoolCreateInfo{MaxSets: uint32(len(p.nodes)), PoolSizeCount: 1, PPoolSizes: &size})
+	p.sets, err = d.vk.CreateDescriptorPool(&vk.DescriptorPoolCreateInfo{MaxSets: uint32(len(all)), PoolSizeCount: 1, PPoolSizes: &size})
 	if err != nil {
 		return d.failed("descriptor pool", err)
 	}
@@ -160,10 +169,22 @@ func (p *Program) bindings() error {
 	if err != nil {
 		return d.failed("descriptor sets", err)
 	}
-	for i := range p.nodes {
-		p.nodes[i].set = sets[i]
+	for i, n := range all {
+		n.set = sets[i]
 	}
 	return nil
+}
+
+// dispatches lists the nodes, and the tape's if there is one.
+func (p *Program) dispatches() []*node {
+	var all []*node
+	for i := range p.nodes {
+		all = append(all, &p.nodes[i])
+	}
+	if p.resident != nil {
+		all = append(all, &p.resident.node)
+	}
+	return all
 }
 
 // place is where a value lies now.
@@ -211,6 +232,7 @@ func (p *Program) destroy() {
 	d := p.device
 	p.closed = true
 	p.forget()
+	p.leave()
 	for _, n := range p.nodes {
 		if n.pipeline != nil {
 			n.users--
@@ -269,8 +291,7 @@ func (d *Device) growScratch(bytes uint64) error {
 // writeSets points the descriptor sets at the values' places.
 func (p *Program) writeSets() {
 	var writes []vk.WriteDescriptorSet
-	for i := range p.nodes {
-		n := &p.nodes[i]
+	for _, n := range p.dispatches() {
 		if len(n.Args) == 0 {
 			continue
 		}

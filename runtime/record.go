@@ -60,6 +60,11 @@ func (p *Program) record() error {
 	p.forget()
 	p.writeSets()
 	var err error
+	if p.resident != nil {
+		if err := p.writeTape(); err != nil {
+			return err
+		}
+	}
 	if p.segments, err = p.recordNodes(0, len(p.nodes), nil); err != nil {
 		return err
 	}
@@ -76,6 +81,7 @@ func (p *Program) recordNodes(from, to int, watch *vk.QueryPool) (list []*segmen
 		}
 	}()
 	var h hazards
+	mirrored := p.mirrored(from, to)
 	at := from
 	for _, end := range split(p.times()[from:to]) {
 		s, err := p.newSegment(at, from+end)
@@ -83,7 +89,7 @@ func (p *Program) recordNodes(from, to int, watch *vk.QueryPool) (list []*segmen
 			return list, err
 		}
 		list = append(list, s)
-		if err := p.recordSegment(s, &h, at == from, from+end == to, watch); err != nil {
+		if err := p.recordSegment(s, &h, mirrored, at == from, from+end == to, watch); err != nil {
 			return list, err
 		}
 		at = from + end
@@ -112,7 +118,7 @@ func (p *Program) newSegment(from, to int) (*segment, error) {
 // recordSegment records the nodes of a segment. first begins behind all earlier
 // work; last ends with a barrier for the host. A pool of timestamps, if there is
 // one, gets two around each node i, as queries 2i and 2i+1.
-func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch *vk.QueryPool) error {
+func (p *Program) recordSegment(s *segment, h *hazards, mirrored []*Buffer, first, last bool, watch *vk.QueryPool) error {
 	d := p.device
 	what := "recording " + p.g.Name
 	cmd := s.cmd[0]
@@ -121,48 +127,58 @@ func (p *Program) recordSegment(s *segment, h *hazards, first, last bool, watch 
 	}
 	if first {
 		d.afterAll(cmd)
+		d.bringIn(cmd, mirrored)
 	}
 	if watch != nil {
 		d.vk.CmdResetQueryPool(cmd, *watch, uint32(2*s.from), uint32(2*(s.to-s.from)))
 	}
 	var bound vk.Pipeline
 	for i := s.from; i < s.to; i++ {
-		n := &p.nodes[i]
-		if p.orders(h, n) || watch != nil {
+		n, end := &p.nodes[i], i+1
+		if r := p.resident; r != nil && watch == nil && i == r.From && r.To <= s.to {
+			n, end = &r.node, r.To
+		}
+		if p.orders(h, p.nodes[i:end]) || watch != nil {
 			d.vk.CmdPipelineBarrier(cmd, vk.PipelineStageComputeShaderBit, vk.PipelineStageComputeShaderBit, 0, barrierCompute, nil, nil)
-		}
-		if d.instance.debugUtils {
-			d.vk.CmdBeginDebugUtilsLabelEXT(cmd, &vk.DebugUtilsLabelEXT{PLabelName: vk.CString(fmt.Sprintf("%d %s %s", i, n.Label, n.kernel.Name))})
-		}
-		if n.pipeline.handle != bound {
-			bound = n.pipeline.handle
-			d.vk.CmdBindPipeline(cmd, vk.PipelineBindPointCompute, bound)
-		}
-		d.vk.CmdBindDescriptorSets(cmd, vk.PipelineBindPointCompute, n.pipeline.layout, 0, []vk.DescriptorSet{n.set}, nil)
-		if len(n.Push) > 0 {
-			d.vk.CmdPushConstants(cmd, n.pipeline.layout, vk.ShaderStageComputeBit, 0, vk.SliceBytes(n.Push))
 		}
 		if watch != nil {
 			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i))
 		}
-		g := n.grid
-		if g.Groups[2] > 0 {
-			d.vk.CmdDispatch(cmd, g.Groups[0], g.Groups[1], g.Groups[2])
-		}
-		if g.Tail > 0 {
-			d.vk.CmdDispatchBase(cmd, 0, 0, g.Groups[2], g.Tail, g.Groups[1], 1)
-		}
+		bound = d.dispatch(cmd, i, n, bound)
 		if watch != nil {
 			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i+1))
 		}
-		if d.instance.debugUtils {
-			d.vk.CmdEndDebugUtilsLabelEXT(cmd)
-		}
+		i = end - 1
 	}
 	if last {
+		d.takeOut(cmd, mirrored)
 		d.beforeHost(cmd)
 	}
 	return d.failed(what, d.vk.EndCommandBuffer(cmd))
+}
+
+// dispatch records node i and returns the pipeline that is bound now.
+func (d *Device) dispatch(cmd vk.CommandBuffer, i int, n *node, bound vk.Pipeline) vk.Pipeline {
+	if d.instance.debugUtils {
+		d.vk.CmdBeginDebugUtilsLabelEXT(cmd, &vk.DebugUtilsLabelEXT{PLabelName: vk.CString(fmt.Sprintf("%d %s %s", i, n.Label, n.kernel.Name))})
+		defer d.vk.CmdEndDebugUtilsLabelEXT(cmd)
+	}
+	if n.pipeline.handle != bound {
+		bound = n.pipeline.handle
+		d.vk.CmdBindPipeline(cmd, vk.PipelineBindPointCompute, bound)
+	}
+	d.vk.CmdBindDescriptorSets(cmd, vk.PipelineBindPointCompute, n.pipeline.layout, 0, []vk.DescriptorSet{n.set}, nil)
+	if len(n.Push) > 0 {
+		d.vk.CmdPushConstants(cmd, n.pipeline.layout, vk.ShaderStageComputeBit, 0, vk.SliceBytes(n.Push))
+	}
+	g := n.grid
+	if g.Groups[2] > 0 {
+		d.vk.CmdDispatch(cmd, g.Groups[0], g.Groups[1], g.Groups[2])
+	}
+	if g.Tail > 0 {
+		d.vk.CmdDispatchBase(cmd, 0, 0, g.Groups[2], g.Tail, g.Groups[1], 1)
+	}
+	return bound
 }
 
 // hazards knows what the dispatches since the last barrier have touched.
@@ -182,20 +198,22 @@ func meets(list []touched, t touched) bool {
 	return false
 }
 
-// orders reports whether a node must wait for those before it, and takes note
-// of what it touches: a read after a write, a write after a read or a write, of
-// bytes in common; temporaries that share bytes one after the other count too.
-func (p *Program) orders(h *hazards, n *node) bool {
+// orders reports whether nodes that run together must wait for those before them, and
+// takes note of what they touch: a read after a write, a write after a read or a write,
+// of bytes in common; temporaries that share bytes one after the other count too.
+func (p *Program) orders(h *hazards, nodes []node) bool {
 	var reads, writes []touched
 	wait := false
-	for _, a := range n.Args {
-		b, at := p.place(a.Value)
-		t := touched{b.block.handle, b.offset + at, b.offset + at + a.Bytes}
-		wait = wait || meets(h.writes, t) || a.Access&graph.Write != 0 && meets(h.reads, t)
-		if a.Access&graph.Write != 0 {
-			writes = append(writes, t)
-		} else {
-			reads = append(reads, t)
+	for _, n := range nodes {
+		for _, a := range n.Args {
+			b, at := p.place(a.Value)
+			t := touched{b.block.handle, b.offset + at, b.offset + at + a.Bytes}
+			wait = wait || meets(h.writes, t) || a.Access&graph.Write != 0 && meets(h.reads, t)
+			if a.Access&graph.Write != 0 {
+				writes = append(writes, t)
+			} else {
+				reads = append(reads, t)
+			}
 		}
 	}
 	if wait {

@@ -47,14 +47,19 @@ func (d *Device) ready(gp graph.Program) (*Program, error) {
 func (d *Device) Run(ctx context.Context, gp graph.Program) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, err := d.ready(gp)
-	if err == nil {
-		err = d.run(ctx, p, p.segments)
+	for {
+		p, err := d.ready(gp)
+		if err == nil {
+			err = d.run(ctx, p, p.segments)
+		}
+		if err != nil {
+			return err
+		}
+		if p.punctual() {
+			p.learn()
+			return nil
+		}
 	}
-	if err == nil {
-		p.learn()
-	}
-	return err
 }
 
 // RunNodes executes nodes [from, to). The commands are recorded at the first

@@ -19,6 +19,7 @@ type optional struct {
 	memory     vk.PhysicalDeviceVulkanMemoryModelFeatures
 	maint4     vk.PhysicalDeviceMaintenance4Features
 	coop       vk.PhysicalDeviceCooperativeMatrixFeaturesKHR
+	address    vk.PhysicalDeviceBufferDeviceAddressFeatures
 	extensions []string // to enable for the structs of the chain
 }
 
@@ -40,6 +41,7 @@ func (o *optional) chain(api uint32, has func(string) bool, coop bool) []vk.Exte
 	add(&o.storage8, vk.APIVersion12, vk.KHR8bitStorageExtensionName)
 	add(&o.small, vk.APIVersion12, vk.KHRShaderFloat16Int8ExtensionName)
 	add(&o.memory, vk.APIVersion12, vk.KHRVulkanMemoryModelExtensionName)
+	add(&o.address, vk.APIVersion12, vk.KHRBufferDeviceAddressExtensionName)
 	add(&o.subgroup, vk.APIVersion13, vk.EXTSubgroupSizeControlExtensionName)
 	add(&o.dot, vk.APIVersion13, vk.KHRShaderIntegerDotProductExtensionName)
 	add(&o.maint4, vk.APIVersion13, vk.KHRMaintenance4ExtensionName)
@@ -81,6 +83,7 @@ func take(in *instance, pd vk.PhysicalDevice, index int, disable []string) (plan
 	s.Storage8 = o.storage8.StorageBuffer8BitAccess.Bool()
 	s.Float16, s.Int8 = o.small.ShaderFloat16.Bool(), o.small.ShaderInt8.Bool()
 	s.Dot = o.dot.ShaderIntegerDotProduct.Bool()
+	s.Address = o.address.BufferDeviceAddress.Bool()
 	if !o.subgroup.SubgroupSizeControl.Bool() {
 		s.Subgroup.Min, s.Subgroup.Max = 0, 0
 	}
@@ -113,6 +116,7 @@ func takeProperties(in *instance, pd vk.PhysicalDevice, s *plan.Snapshot, has fu
 		dot      vk.PhysicalDeviceShaderIntegerDotProductProperties
 		maint4   vk.PhysicalDeviceMaintenance4Properties
 		pci      vk.PhysicalDevicePCIBusInfoPropertiesEXT
+		nvidia   vk.PhysicalDeviceShaderSMBuiltinsPropertiesNV
 	)
 	api := uint32(s.API)
 	chain := []vk.Extensible{&id, &subgroup, &maint3}
@@ -131,6 +135,9 @@ func takeProperties(in *instance, pd vk.PhysicalDevice, s *plan.Snapshot, has fu
 	hasPCI := has(vk.EXTPciBusInfoExtensionName)
 	if hasPCI {
 		chain = append(chain, &pci)
+	}
+	if has(vk.NVShaderSmBuiltinsExtensionName) {
+		chain = append(chain, &nvidia)
 	}
 	p := vk.Chain(&vk.PhysicalDeviceProperties2{}, chain...)
 	in.GetPhysicalDeviceProperties2(pd, p)
@@ -155,7 +162,7 @@ func takeProperties(in *instance, pd vk.PhysicalDevice, s *plan.Snapshot, has fu
 	if family, bits, ok := computeFamily(in, pd); ok {
 		s.Family, s.Limits.TimestampBits = family, bits
 	}
-	s.UUID = id.DeviceUUID
+	s.UUID, s.Processors = id.DeviceUUID, nvidia.ShaderSMCount
 	s.DriverID = uint32(driver.DriverID)
 	s.DriverName, s.DriverInfo = vk.String(driver.DriverName[:]), vk.String(driver.DriverInfo[:])
 	s.Subgroup = plan.Subgroup{Size: subgroup.SubgroupSize}

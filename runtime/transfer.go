@@ -133,6 +133,19 @@ func (d *Device) Fill(gb graph.Buffer, offset, bytes uint64, fill func(off uint6
 	if err != nil {
 		return err
 	}
+	return d.fill(b, offset, bytes, fill)
+}
+
+// put writes a whole buffer. mu is held.
+func (d *Device) put(b *Buffer, data []byte) error {
+	return d.fill(b, 0, uint64(len(data)), func(off uint64, p []byte) error {
+		copy(p, data[off:])
+		return nil
+	})
+}
+
+// fill is Fill with mu held.
+func (d *Device) fill(b *Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) (err error) {
 	slot := 0
 	piece := d.piece()
 	for off := uint64(0); off < bytes; off += piece {

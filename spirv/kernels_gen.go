@@ -122,7 +122,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "90b777b56210a1a10b9b89e41132647ae7f9e554f212ec5b6caff3d24b998cf5",
+		Hash:     "1490894e97f366538e5154b4334e693a3726af98aa11b0ce06c6635c8f247668",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -142,7 +142,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "b2c568b3f7be2758a7b1eed345f59af3a26c4cee8d22b8ae220f210fbcb6e826",
+		Hash:     "55da936ad56176d4dbc59f0a671012a3b9085429049b3ccc3acb6d2b4dd099f0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -248,7 +248,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32"},
 		Class:    "exact",
-		Hash:     "5948b1a74ad1a51956a30a42e58d319103fd30ff8e5d176b4e1db170d4a3b171",
+		Hash:     "0b309e44891e0b1de35b6cdee6923a9c5023ca68a5c11fbc60a34df8a72e95fa",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -268,7 +268,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "e1001e628101d48942da0815f95cc3c21500fff7f0cb3f8a2261e35263f389bb",
+		Hash:     "4fa9b64252c1b7b125f3a115684e20fec87e88d88408cb4bc23fb9522f8c36e4",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -330,7 +330,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "2aa6b6688fe6337b9688eae6de94cf76973c364f432aab161778e91dc2be4794",
+		Hash:     "51b0c0358729fb0193cbbf5f76d4e127e147cfd4c8e069917b58b21e0efae5ca",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -350,7 +350,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "c8b54c1781a1ebb94632695ae2e70dc26f952272714b406f594bfd27b42504f9",
+		Hash:     "89a2aab0958adb6c4f2c5daabddc1d611a53a06da4c047b37fee17795102cedf",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -784,7 +784,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "50c429295c8244dfa11b11aa332802c7caeee7b322ffcec92c9b33414ab94146",
+		Hash:     "5352b8a8845ab9150f1d187ba9e0a42eea75700beb9567e5681cde16c41db79b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -805,7 +805,7 @@ var Kernels = []*Kernel{
 		Allow:    Allow{Fma: true, F16Convert: false},
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "b5b4fe10af64665b1d09c12ac924c0980b20f9ca041609ff8083c0c97f7a6909",
+		Hash:     "520ad93296364a9d4399b0b966a57a7f9c01a0257d49f0945ebe385765494f33",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -3581,7 +3581,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "28d4c53bd39fdb9e67d4c2be8dffaa91b7c1a7050e99c27574c5783da71816c6",
+		Hash:     "8b8358c4dddf17721ee0d6a9bf5ff4fd40f659beeb19c6c5b42f654bcd15acd8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -3601,7 +3601,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "9377df397f19217b154e2d231bfd765fedaa543e82489b8bb6fb36334d555cbf",
+		Hash:     "7f7cce4492b2d6b70331931aa35099fc7e43d506e4c9be98e2215acdf8f9b91b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -3663,7 +3663,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "9bb4f0901a7b1cdbae64e4acb9ae938b0bff6aa6f15a8ee05ec8faae7154b340",
+		Hash:     "84bb57b95310aae86822f2834f7c0a28f2792a49cc355bedd169693e7b6a558e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -3683,7 +3683,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "81f77d2492eb6af25d5fa35f2d31d943e614832538c6921049b44dbea6945fb1",
+		Hash:     "d6f0f741ad2c21a05ed938b2157bad5370b8b4f96a9e384cc4d8011fedab13a9",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -3745,7 +3745,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "32df9b1b9b3770095ac375264d247dd8394e08ec3578e9b186a73624526ae4dc",
+		Hash:     "d192659fd90dc179258ae2e16cd902c254edade65a366ae217fce3d4aba94930",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3765,7 +3765,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "af180f13c7ce2e9817b3296b33517c270835a54cc732e2c6737b7b8e5bf356ba",
+		Hash:     "ff2ee5b447c8c81324a6aa40af119f2c812b0da94ea6d018eeb127b6c895e73c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3827,7 +3827,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "c8283a5bf5a8fa5db56ecf7efbad9ffc3ecade552dbf32f2e5cd97f4792267bf",
+		Hash:     "4d7755b61daad78700ba1106b7b17a766c4a972e17fc3de3e364bc940b62abbb",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3847,7 +3847,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "9423962f9f1079750c30212b1029b5de9fea7e5525d914e367e4495c48a791e5",
+		Hash:     "c3e122f99a2b24a862b0babc6f18932d529c40ac90751430d1930e9c8b4559a8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3909,7 +3909,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "018b190e979040ea9946f686dc3223c19a0e691445e2f3aa6724acdebe43cac1",
+		Hash:     "6e117c408687845c1cb1f35068f4ea7c870e394f83e08819bbd2d7247e755045",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3929,7 +3929,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "83f511a844ae32e7a097dc761ff9f5ee52b4ca5ccbb0c4a462c0edd048efb683",
+		Hash:     "2d442cd6ee27d772d2c29976c11fae6335097dcd61655d58ffd5645ded088854",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3991,7 +3991,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "087871c8faf9a25a031cd0d479fb7fa7c6f213f855ad9410acdf7c821cc6b621",
+		Hash:     "85dbde2f3e0f2a7cb9edb45da1a657a03d56f0e6268bfa91f8b13f979fb67ce2",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4011,7 +4011,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "0395f2782f353a0a0287fb3d80c802465ce79d4ef7cec198aef497b492fb46e1",
+		Hash:     "97dad2d7f52efaeefd1231f2ee4517dbfc768665f7ad4e5e253ba5693b4fce73",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5119,6 +5119,51 @@ var Kernels = []*Kernel{
 		file: "mul_mat_id_f32_f32.spv",
 	},
 	{
+		Name:     "resident__sg32",
+		Contract: "resident",
+		Impl:     "sg32",
+		Source:   "resident",
+		Defines:  []string{"SHUFFLE", "DOT"},
+		Env:      "vulkan1.3",
+		Allow:    Allow{Fma: true, F16Convert: false},
+		Tile:     Tile{{"x", 1}},
+		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
+		Class:    "exact",
+		Hash:     "09f75e43e335b2acdcb00b8f22d02c2fa03bad2f9e0cfa88fb1e1b5452dd0f2f",
+		Info: Info{
+			EntryPoint:   "main",
+			LocalSize:    [3]uint32{1, 1, 1},
+			LocalSizeIDs: [3]int{4, -1, -1},
+			Specs:        []Spec{{ID: 1, Default: 128}, {ID: 2, Default: 1}, {ID: 3, Default: 1}, {ID: 4, Default: 1}, {ID: 5, Default: 4}, {ID: 6, Default: 0}, {ID: 7, Default: 256}},
+			Bindings:     5,
+			PushBytes:    4,
+			Capabilities: []uint32{1, 61, 65, 66, 5347, 6018, 6019},
+			Extensions:   []string{"SPV_KHR_integer_dot_product"},
+		},
+		file: "resident__sg32.spv",
+	},
+	{
+		Name:     "resident",
+		Contract: "resident",
+		Source:   "resident",
+		Env:      "vulkan1.2",
+		Allow:    Allow{Fma: true, F16Convert: false},
+		Tile:     Tile{{"x", 1}},
+		Needs:    []string{"resident"},
+		Class:    "exact",
+		Hash:     "3c93bb8378306ddcb6a2e4ee6881598547475409fc42fe4e57d0a623849addae",
+		Info: Info{
+			EntryPoint:   "main",
+			LocalSize:    [3]uint32{1, 1, 1},
+			LocalSizeIDs: [3]int{4, -1, -1},
+			Specs:        []Spec{{ID: 1, Default: 128}, {ID: 2, Default: 1}, {ID: 3, Default: 1}, {ID: 4, Default: 512}, {ID: 5, Default: 4}, {ID: 6, Default: 0}, {ID: 7, Default: 256}},
+			Bindings:     5,
+			PushBytes:    4,
+			Capabilities: []uint32{1, 5347},
+		},
+		file: "resident.spv",
+	},
+	{
 		Name:     "probe_f32",
 		Contract: "probe_f32",
 		Source:   "probe_f32",
@@ -5194,7 +5239,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "43b331408aae22340f0ccae2cf3aa0addd07c501afd789367afffc01886a33d3",
+		Hash:     "28a5607645d87d4a6a36a490928a77e9bea395f6d6884dc602164da58f297fac",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -5215,7 +5260,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "8575470ca08abb21a270a5c1653454cb80fb253c054ae5364e557b13a3cf6428",
+		Hash:     "f7d0c99bc65aeb4a6ec4aa5aef44309a3228b093675b8c175133db2028eb6656",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},

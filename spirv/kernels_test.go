@@ -49,9 +49,13 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// Every contract has a base implementation, which needs nothing.
+// Every contract has a base implementation, which needs nothing. The resident kernel
+// computes what others compute, and may be missing.
 func TestContractsHaveABase(t *testing.T) {
 	for _, k := range Kernels {
+		if k.Contract == "resident" {
+			continue
+		}
 		isBase := func(k *Kernel) bool { return k.Impl == "" && len(k.Needs) == 0 }
 		if !slices.ContainsFunc(Contract(k.Contract), isBase) {
 			t.Errorf("contract %s has no base implementation that needs nothing", k.Contract)

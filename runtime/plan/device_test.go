@@ -84,14 +84,14 @@ func TestCheck(t *testing.T) {
 	var need [graph.NumPurposes]uint64
 	need[graph.Weights], need[graph.Cache], need[graph.Batch] = 100<<30, 20<<30, 90<<30
 	s := h200()
-	if err := s.Check(need, nil); !errors.Is(err, graph.ErrOutOfMemory) || !strings.Contains(err.Error(), "92160 MiB are needed") {
-		t.Errorf("host heap: %v", err)
+	if err := s.Check(need, nil); !errors.Is(err, graph.ErrOutOfMemory) || !strings.Contains(err.Error(), "215040 MiB are needed") {
+		t.Errorf("too much: %v", err)
 	}
 	need[graph.Batch] = 1 << 20
 	if err := s.Check(need, nil); err != nil {
 		t.Errorf("it fits: %v", err)
 	}
-	if err := s.Check(need, []uint64{2 << 30, 0}); !errors.Is(err, graph.ErrOutOfMemory) || !strings.Contains(err.Error(), "122880 MiB are needed, 122496 MiB are left") {
+	if err := s.Check(need, []uint64{2 << 30, 0}); !errors.Is(err, graph.ErrOutOfMemory) || !strings.Contains(err.Error(), "122881 MiB are needed, 122496 MiB are left") {
 		t.Errorf("beside what is used: %v", err)
 	}
 }

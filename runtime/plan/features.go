@@ -15,27 +15,29 @@ type feature struct {
 	word  string
 	group string // off switch that covers several words
 	has   func(s *Snapshot) bool
+	could func(s *Snapshot) bool // when forced, nil: as has
 }
 
 var features = []feature{
-	{"int8", "", func(s *Snapshot) bool { return s.Int8 }},
-	{"f16", "", func(s *Snapshot) bool { return s.Float16 }},
-	{"store8", "", func(s *Snapshot) bool { return s.Storage8 }},
-	{"store16", "", func(s *Snapshot) bool { return s.Storage16 }},
-	{"dot", "", func(s *Snapshot) bool { return s.Dot && s.DotAccelerated }},
-	{"coop16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{16, 16, 32, Sint8, Sint8, Sint32, Sint32}) }},
-	{"coop8", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{8, 8, 8, Sint8, Sint8, Sint32, Sint32}) }},
-	{"sg4", "subgroup", subgroup(4)},
-	{"sg8", "subgroup", subgroup(8)},
-	{"sg16", "subgroup", subgroup(16)},
-	{"sg32", "subgroup", subgroup(32)},
-	{"sg64", "subgroup", subgroup(64)},
-	{"sg128", "subgroup", subgroup(128)},
-	{"local256", "local", local(256)},
-	{"local512", "local", local(512)},
-	{"local1024", "local", local(1024)},
-	{"shared32k", "shared", shared(32 << 10)},
-	{"shared48k", "shared", shared(48 << 10)},
+	{"int8", "", func(s *Snapshot) bool { return s.Int8 }, nil},
+	{"f16", "", func(s *Snapshot) bool { return s.Float16 }, nil},
+	{"store8", "", func(s *Snapshot) bool { return s.Storage8 }, nil},
+	{"store16", "", func(s *Snapshot) bool { return s.Storage16 }, nil},
+	{"dot", "", func(s *Snapshot) bool { return s.Dot && s.DotAccelerated }, func(s *Snapshot) bool { return s.Dot }},
+	{"coop16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{16, 16, 32, Sint8, Sint8, Sint32, Sint32}) }, nil},
+	{"coop8", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{8, 8, 8, Sint8, Sint8, Sint32, Sint32}) }, nil},
+	{"sg4", "subgroup", subgroup(4), nil},
+	{"sg8", "subgroup", subgroup(8), nil},
+	{"sg16", "subgroup", subgroup(16), nil},
+	{"sg32", "subgroup", subgroup(32), nil},
+	{"sg64", "subgroup", subgroup(64), nil},
+	{"sg128", "subgroup", subgroup(128), nil},
+	{"local256", "local", local(256), nil},
+	{"local512", "local", local(512), nil},
+	{"local1024", "local", local(1024), nil},
+	{"shared32k", "shared", shared(32 << 10), nil},
+	{"shared48k", "shared", shared(48 << 10), nil},
+	{"resident", "", func(s *Snapshot) bool { return s.Address && s.Type == Discrete && s.Processors > 0 }, func(s *Snapshot) bool { return s.Address }},
 }
 
 // needsEnabling reports whether a device must be created with the feature;
@@ -192,7 +194,7 @@ func New(s Snapshot, c Config) (*Plan, error) {
 		}
 	}
 	for _, f := range features {
-		has := f.has(&p.Snapshot) || f.word == "dot" && s.Dot && slices.Contains(c.Force, "dot")
+		has := f.has(&p.Snapshot) || f.could != nil && f.could(&p.Snapshot) && slices.Contains(c.Force, f.word)
 		switch {
 		case !has:
 		case slices.Contains(c.Disable, f.word) || f.group != "" && slices.Contains(c.Disable, f.group):

@@ -21,15 +21,11 @@ var (
 	Readback = Wants{Mapped | HostCached, Mapped}
 )
 
-// WantsOf returns the flags for buffers of a purpose. What the host reads and
-// writes around each run is mapped; everything else is on the device, and mapped
+// WantsOf returns the flags for buffers of a purpose: on the device, and mapped
 // as well where the device shares the host's memory.
-func (s *Snapshot) WantsOf(p graph.Purpose) Wants {
-	switch {
-	case s.Unified():
+func (s *Snapshot) WantsOf(graph.Purpose) Wants {
+	if s.Unified() {
 		return Unified
-	case p == graph.Batch:
-		return Readback
 	}
 	return OnDevice
 }

@@ -141,11 +141,13 @@ type Snapshot struct {
 	Limits              Limits
 	Heaps               []Heap
 	Types               []MemoryType
-	HasBudget           bool // the heaps' Budget and Usage were asked for
-	Float16, Int8       bool // shaderFloat16, shaderInt8
-	Storage8, Storage16 bool // storageBuffer8BitAccess, storageBuffer16BitAccess
-	Dot, DotAccelerated bool // integer dot product; packed signed 4x8 in hardware
-	CoopMatrix          bool // VK_KHR_cooperative_matrix, and the memory model it needs
+	HasBudget           bool   // the heaps' Budget and Usage were asked for
+	Float16, Int8       bool   // shaderFloat16, shaderInt8
+	Storage8, Storage16 bool   // storageBuffer8BitAccess, storageBuffer16BitAccess
+	Dot, DotAccelerated bool   // integer dot product; packed signed 4x8 in hardware
+	CoopMatrix          bool   // VK_KHR_cooperative_matrix, and the memory model it needs
+	Address             bool   // bufferDeviceAddress
+	Processors          uint32 // that run workgroups side by side, 0: unknown
 	Coop                []CoopShape
 	Subgroup            Subgroup
 	FloatControls       FloatControls

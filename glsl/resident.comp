@@ -1,0 +1,151 @@
+#version 450
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+#define SHARE_ID 6
+#include "tern.glsl"
+#include "cache.glsl"
+#include "q2_0.glsl"
+// A whole token in one dispatch: as many workgroups as the device holds at once
+// stay on it, take the steps of a tape one after the other and meet at a barrier
+// of the grid behind each. A step is one or more nodes of a graph, with the words
+// of their contracts (runtime/plan/tape.go). While a workgroup waits it has the
+// weights of its first rows of the next product under way.
+layout(local_size_x_id = 4) in;
+layout(constant_id = 3) const uint QUERIES = 1u; // query heads that read a kv head
+layout(constant_id = 4) const uint LOCAL = 512u;
+layout(constant_id = 5) const uint MAX_NB = 4u; // blocks of the longest product
+layout(constant_id = 7) const uint ROOM = 256u; // shared memory for other things, in vec4
+
+#define STEP_WORDS 32u
+layout(binding = 0) readonly buffer Tape { uint tape[]; };
+layout(binding = 1) coherent volatile buffer Meeting { uint arrived; };
+layout(binding = 2) readonly buffer Consts { float consts[]; };
+layout(binding = 3) coherent buffer Batch { uint batch[]; };
+layout(binding = 4) writeonly buffer Late { uint late; };
+layout(push_constant) uniform P { uint steps; };
+
+// What lies at the addresses of a step. Weights never change; the rest is written
+// by some workgroups and read by others.
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightQuads { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WeightPairs { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Quads { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Words { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Floats { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Vectors { vec4 v[]; };
+
+// The words of a step: numbers first, then addresses. plan/tape.go writes them.
+#define OP 0u
+#define IN 1u
+#define ROWS 2u
+#define NB 3u
+#define FLAGS 4u
+#define WEIGHT 5u
+#define INV_K 6u
+#define EPS 7u
+#define CHUNKS 8u
+#define POSITIONS 9u
+#define TABLES 10u
+#define V_BASE 11u
+#define K_NORM 12u
+#define ROPE 13u
+#define Q_SCALE 14u
+#define RESULT 15u
+#define CODES 16u
+#define SCALES 18u
+#define X 20u
+#define Y 22u
+#define X_OUT 24u
+#define OUT 26u
+
+#define OP_EMBED 0u
+#define OP_PRODUCT 1u
+#define OP_ATTENTION 2u
+#define OP_JOIN 3u
+#define OP_BEST 4u
+#define OP_CHOOSE 5u
+#define IN_NORM 0u
+#define IN_JOIN 1u
+#define IN_ROW 2u
+#define ADDS 1u  // x += y before the norm
+#define SILU 2u  // rows of gates, then as many of ups; the output is silu(gate) * up
+#define CHECK 4u // the status tells if a sum is not finite
+
+shared uint two_steps[2u * STEP_WORDS];
+uint now; // where the words of the step begin
+
+uint word(uint i) { return two_steps[now + i]; }
+float number(uint i) { return uintBitsToFloat(two_steps[now + i]); }
+uvec2 address(uint i) { return uvec2(two_steps[now + i], two_steps[now + i + 1u]); }
+
+shared uvec4 acts[MAX_NB * 4u];
+shared uvec2 pairs[MAX_NB];
+shared vec4 room[ROOM];
+shared uint stop;
+
+#include "act_word.glsl"
+#include "dot4.glsl"
+#include "resident_in.glsl"
+#include "resident_product.glsl"
+#include "resident_attention.glsl"
+#include "resident_best.glsl"
+
+// The row of the embedding: runtime/ref/get_rows_q2_0.go
+void embed() {
+    uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex, nb = word(NB), row = batch[word(POSITIONS)];
+    if (i >= nb * 4u) return;
+    uint b = i / 4u;
+    uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][i % 4u];
+    uvec2 four = WeightPairs(address(SCALES)).v[(row / GROUP * Q2_0_FOURS(nb) + (b >> SHARE) / 4u) * GROUP + row % GROUP];
+    float d = q2_0_half(four, (b >> SHARE) % 4u);
+    Floats y = Floats(address(OUT));
+    for (uint e = 0u; e < 16u; e++) y.v[16u * i + e] = tidy(mul(q2_0_value(q, e), d));
+}
+
+// Waits until all workgroups are here for the n-th time; false if that takes
+// seconds, because not all of them are on the device.
+bool meet(uint n, bool product) {
+    uint lane = gl_LocalInvocationIndex, all = n * gl_NumWorkGroups.x;
+    memoryBarrierBuffer();
+    barrier();
+    if (lane == 0u) atomicAdd(arrived, 1u);
+    if (product) load_first();
+    if (lane == 0u) {
+        stop = 0u;
+        for (uint tries = 0u; arrived < all; tries++) {
+            if (tries >= 1u << 21) {
+                late = 1u;
+                stop = 1u;
+                break;
+            }
+        }
+        memoryBarrierBuffer();
+    }
+    barrier();
+    return stop == 0u;
+}
+
+void main() {
+    uint lane = gl_LocalInvocationIndex;
+    now = 0u;
+    if (lane < STEP_WORDS) two_steps[lane] = tape[lane];
+    barrier();
+    if (word(OP) == OP_PRODUCT) load_first();
+    for (uint s = 0u; s < steps; s++) {
+        uint other = STEP_WORDS - now;
+        if (lane < STEP_WORDS && s + 1u < steps) two_steps[other + lane] = tape[(s + 1u) * STEP_WORDS + lane];
+        switch (word(OP)) {
+        case OP_EMBED: embed(); break;
+        case OP_PRODUCT: product(); break;
+        case OP_ATTENTION: attention(); break;
+        case OP_JOIN: join_chunks(); break;
+        case OP_BEST: best(); break;
+        case OP_CHOOSE: choose(); break;
+        }
+        if (s + 1u == steps) break;
+        barrier();
+        now = other;
+        if (!meet(s + 1u, word(OP) == OP_PRODUCT)) return;
+    }
+    // The last to leave makes the meeting ready for the next dispatch.
+    if (lane == 0u && atomicAdd(arrived, 1u) + 1u == steps * gl_NumWorkGroups.x) arrived = 0u;
+}

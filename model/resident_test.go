@@ -1,0 +1,57 @@
+package model
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/ternvk/tern/runtime"
+)
+
+// A token in one dispatch gives the words of the dispatches it replaces: from the
+// first position, over the border of a chunk, with chunks joined by each workgroup
+// (up to 4) and once for all, and with the choice of the token.
+func TestResidentEqualsDispatches(t *testing.T) {
+	plain := device(t, runtime.Options{Disable: []string{"resident"}})
+	forced := device(t, runtime.Options{Force: []string{"resident"}})
+	if !forced.Plan().Has("resident") {
+		t.Skip("the device has no buffer addresses")
+	}
+	ids := noise(270)
+	whole := newSession(t, openSprig(t, Options{Executor: plain, Context: 512}))
+	want := evalAll(t, whole, ids)
+	m := openSprig(t, Options{Executor: forced, Context: 512, Sequences: 8})
+	p, err := m.Program(1, 1, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nodes := p.(*runtime.Program).Resident(); nodes < 80 {
+		t.Fatalf("%d nodes in one dispatch", nodes)
+	}
+	for _, span := range [][2]int{{0, 3}, {62, 67}, {255, 259}} {
+		s := newSession(t, m)
+		if span[0] > 0 {
+			if _, err := s.Eval(context.Background(), ids[:span[0]], false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var rows [][]float32
+		for i := span[0]; i < span[1]; i++ {
+			row, err := s.Eval(context.Background(), ids[i:i+1], false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, row...)
+		}
+		same(t, "token by token", want[span[0]:span[1]], rows)
+	}
+	prompt := ids[:70]
+	expect, err := text(context.Background(), newSession(t, openSprig(t, Options{Executor: plain, Context: 512})), prompt, Sampling{}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := text(context.Background(), newSession(t, m), prompt, Sampling{}, 8)
+	if err != nil || !slices.Equal(got, expect) {
+		t.Errorf("chose %v, %v, want %v", got, err, expect)
+	}
+}

@@ -1,0 +1,134 @@
+package runtime
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/plan"
+)
+
+// resident is a tape made ready: what the resident kernel runs instead of a range of
+// a program's nodes. Single nodes, as comparisons and profiles run them, stay
+// dispatches of their own.
+type resident struct {
+	*plan.Tape
+	node  node    // the dispatch
+	words *Buffer // of the steps
+	own   *Buffer // what passes from step to step, behind the meeting of the workgroups
+	late  *Buffer // for the host: not zero when workgroups waited in vain
+}
+
+const meetingBytes = placeAlignment
+
+// reside looks for a tape in the program and makes its pipeline and memory. mu is held.
+func (p *Program) reside() error {
+	d := p.device
+	tape := d.plan.Tape(p.g)
+	if tape == nil {
+		return nil
+	}
+	spec, ok := d.plan.Spec(tape)
+	if !ok {
+		return nil
+	}
+	groups, _ := d.plan.Resident()
+	kernel, err := d.plan.Choose("resident", [2]uint32{groups, 1})
+	if err != nil {
+		return nil // the device lacks something that single dispatches can do without
+	}
+	r := &resident{Tape: tape}
+	p.resident = r
+	if r.words, err = d.alloc(graph.Scratch, "tape", uint64(len(tape.Steps))*plan.StepWords*4, d.plan.WantsOf(graph.Scratch)); err != nil {
+		return err
+	}
+	if r.own, err = d.alloc(graph.Scratch, "tape's memory", meetingBytes+tape.Own, d.plan.WantsOf(graph.Scratch)); err != nil {
+		return err
+	}
+	if r.late, err = d.alloc(staged, "late", 4, plan.Readback); err != nil {
+		return err
+	}
+	view := func(b *Buffer, bytes uint64) graph.Arg {
+		return graph.InOut(&graph.Value{Name: b.name, Bytes: bytes, Buffer: b})
+	}
+	r.node = node{Node: &graph.Node{
+		Label: "token", Contract: "resident", Domain: [2]uint32{groups, 1}, Spec: spec, Push: []uint32{uint32(len(tape.Steps))},
+		Args: []graph.Arg{view(r.words, r.words.bytes), view(r.own, 8), graph.In(tape.Consts), graph.InOut(tape.Batch), view(r.late, 4)},
+	}, kernel: kernel, grid: plan.Grid{Groups: [3]uint32{groups, 1, 1}}}
+	key := pipelineKey{kernel, d.spec(kernel, spec), false}
+	if err := d.pipes.get(d, []pipelineKey{key}, []*graph.Node{r.node.Node}); err != nil {
+		return err
+	}
+	r.node.pipeline = d.pipes.ready[key]
+	r.node.users++
+	return nil
+}
+
+// leave gives back what reside took.
+func (p *Program) leave() {
+	r := p.resident
+	if r == nil {
+		return
+	}
+	p.resident = nil
+	for _, b := range []*Buffer{r.words, r.own, r.late} {
+		if b != nil {
+			p.device.free(b)
+		}
+	}
+	if r.node.pipeline != nil {
+		r.node.users--
+	}
+}
+
+// Resident is the number of nodes that run as one dispatch of the resident kernel.
+func (p *Program) Resident() int {
+	p.device.mu.Lock()
+	defer p.device.mu.Unlock()
+	if p.resident == nil {
+		return 0
+	}
+	return p.resident.To - p.resident.From
+}
+
+// address is where a reference of a step lies for shaders.
+func (p *Program) address(ref plan.Ref) uint64 {
+	if !ref.Set() {
+		return 0
+	}
+	if ref.Value == nil {
+		b := p.resident.own
+		return b.block.address + b.offset + meetingBytes + ref.Own
+	}
+	b, at := p.place(ref.Value)
+	return b.block.address + b.offset + at
+}
+
+// writeTape puts the words of the steps in their buffer.
+func (p *Program) writeTape() error {
+	r := p.resident
+	data := make([]byte, 0, r.words.bytes)
+	for _, s := range r.Steps {
+		for _, w := range s.Words {
+			data = binary.LittleEndian.AppendUint32(data, w)
+		}
+		for _, ref := range s.Refs {
+			data = binary.LittleEndian.AppendUint64(data, p.address(ref))
+		}
+	}
+	return p.device.put(r.words, data)
+}
+
+// punctual reports whether the workgroups of the last run met. If not, the device
+// does not hold them all, and runs go on without the resident kernel: the tape is
+// dropped, and everything that it wrote is written again by the next run.
+func (p *Program) punctual() bool {
+	r := p.resident
+	if r == nil || binary.LittleEndian.Uint32(r.late.mapped()) == 0 {
+		return true
+	}
+	p.device.plan.Off("resident", fmt.Sprintf("%d workgroups did not meet", r.node.grid.Groups[0]))
+	p.leave()
+	p.stale = true
+	return false
+}
