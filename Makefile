@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform faults sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,9 @@ conform: test-tools sid-root ## everything on every driver here: long
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify --full --every-way
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify -m synth:wide --full --every-way
 	$(MAKE) --no-print-directory test-arm64
+
+faults: test-tools sid-root ## plant twelve faults, each of which must be noticed
+	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid" $(GO) run ./tools/faults
 
 sid-root: ## unpack Debian sid's lavapipe (cooperative matrices) into .root/sid
 	$(SCRIPTS)/sid-root

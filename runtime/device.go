@@ -230,6 +230,7 @@ func (d *Device) create() error {
 	o.small.ShaderInt8 = vk.ToBool32(p.Has("int8"))
 	o.dot.ShaderIntegerDotProduct = vk.ToBool32(p.Has("dot"))
 	o.memory.VulkanMemoryModel = vk.ToBool32(coop)
+	o.memory.VulkanMemoryModelDeviceScope = vk.ToBool32(coop) // of the atomics of other kernels
 	o.address.BufferDeviceAddress = vk.ToBool32(p.Has("resident"))
 	o.coop.CooperativeMatrix = vk.ToBool32(coop)
 	o.subgroup.SubgroupSizeControl = vk.ToBool32(p.Subgroup.Min != 0)

@@ -79,11 +79,14 @@ func newInstance(validate bool) (*instance, error) {
 		switch {
 		case settings:
 			extensions = append(extensions, vk.EXTLayerSettingsExtensionName)
+			// Without the second, newer layers do not look at what shaders read and write.
 			on := vk.True
-			chain = append(chain, &vk.LayerSettingsCreateInfoEXT{SettingCount: 1, PSettings: &vk.LayerSettingEXT{
-				PLayerName: vk.CString(validationLayer), PSettingName: vk.CString("validate_sync"),
-				Type: vk.LayerSettingTypeBool32EXT, ValueCount: 1, PValues: unsafe.Pointer(&on),
-			}})
+			var list []vk.LayerSettingEXT
+			for _, name := range []string{"validate_sync", "syncval_shader_accesses_heuristic"} {
+				list = append(list, vk.LayerSettingEXT{PLayerName: vk.CString(validationLayer), PSettingName: vk.CString(name),
+					Type: vk.LayerSettingTypeBool32EXT, ValueCount: 1, PValues: unsafe.Pointer(&on)})
+			}
+			chain = append(chain, &vk.LayerSettingsCreateInfoEXT{SettingCount: uint32(len(list)), PSettings: &list[0]})
 		case enable:
 			extensions = append(extensions, vk.EXTValidationFeaturesExtensionName)
 			sync := vk.ValidationFeatureEnableSynchronizationValidationEXT
@@ -128,11 +131,7 @@ func (in *instance) collect(m vk.DebugMessage) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	where := ""
-	if len(m.Labels) > 0 { // the node that is being recorded or run
-		where = m.Labels[len(m.Labels)-1] + ": "
-	}
-	in.messages = append(in.messages, where+m.ID+": "+m.Text)
+	in.messages = append(in.messages, m.ID+": "+m.Text)
 }
 
 // kept is an instance that stays open as long as the program runs, so that the

@@ -255,8 +255,9 @@ func (ps *pipelines) build(d *Device, j *job) error {
 		info.Flags |= vk.PipelineCreateDispatchBaseBit
 	}
 	made, err := d.vk.CreateComputePipelines(ps.cache, []vk.ComputePipelineCreateInfo{info})
-	if err == nil {
-		j.made.handle = made[0]
+	if err != nil {
+		return err
 	}
-	return err
+	j.made.handle = made[0]
+	return d.vk.NameObject(vk.ObjectTypePipeline, uint64(made[0]), j.key.kernel.Name) // for the validation layer
 }

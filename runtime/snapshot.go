@@ -87,7 +87,7 @@ func take(in *instance, pd vk.PhysicalDevice, index int, disable []string) (plan
 	if !o.subgroup.SubgroupSizeControl.Bool() {
 		s.Subgroup.Min, s.Subgroup.Max = 0, 0
 	}
-	s.CoopMatrix = o.coop.CooperativeMatrix.Bool() && o.memory.VulkanMemoryModel.Bool()
+	s.CoopMatrix = o.coop.CooperativeMatrix.Bool() && o.memory.VulkanMemoryModel.Bool() && o.memory.VulkanMemoryModelDeviceScope.Bool()
 	if s.CoopMatrix {
 		shapes, err := in.GetPhysicalDeviceCooperativeMatrixPropertiesKHR(pd)
 		if err != nil {
