@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform faults sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -64,6 +64,11 @@ conform: test-tools sid-root ## everything on every driver here: long
 
 faults: test-tools sid-root ## plant twelve faults, each of which must be noticed
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid" $(GO) run ./tools/faults
+
+pipelines: test-tools ## compile all kernels for AMD cards, and record registers and spills in testdata/conform
+	for card in gfx900 gfx1030 gfx1100; do \
+		$(SCRIPTS)/with-driver radv-$$card $(GO) run ./tools/pipelines -o testdata/conform/radv-$$card.txt || exit; \
+	done
 
 sid-root: ## unpack Debian sid's lavapipe (cooperative matrices) into .root/sid
 	$(SCRIPTS)/sid-root
