@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 build cross gen gen-check bench conform faults pipelines sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 build cross libtern test-libtern gen gen-check bench conform faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,17 @@ cross: ## bin/OS-ARCH/tern for every platform
 		echo "building $$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$${p%/*}-$${p#*/}/ ./tools/tern || exit; \
 	done
+
+libtern: ## bin/libtern: the library for C and C++, with its header (needs a C compiler)
+	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -trimpath -ldflags '$(LDFLAGS) -extldflags=-Wl,-soname,libtern.so.1' -o bin/libtern/libtern.so.1 ./tools/libtern
+	ln -sf libtern.so.1 bin/libtern/libtern.so
+	cp tools/libtern/tern.h bin/libtern/
+	rm -f bin/libtern/libtern.so.h bin/libtern/libtern.h
+
+test-libtern: ## the library's examples and checks, through CMake
+	cmake -B build/cmake
+	cmake --build build/cmake
+	ctest --test-dir build/cmake -L libtern --output-on-failure
 
 gen: ## compile the kernel list to spirv/ with the release compiler
 	$(KERNELS)

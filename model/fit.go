@@ -33,6 +33,7 @@ func newBudget(f *gguf.File, o Options) (*budget, error) {
 // estimate is for options with defaults.
 func (b *budget) estimate(o Options) (e Estimate, err error) {
 	c := b.net.Base()
+	e.Context = o.Context
 	if e.Weights, e.Constants, err = b.net.Tensors().Bytes(b.f, o.Context); err != nil {
 		return Estimate{}, err
 	}

@@ -23,6 +23,7 @@ type Info struct {
 
 // Estimate is the device memory that a model takes, in bytes.
 type Estimate struct {
+	Context                                 int // positions that it is for
 	Weights, Constants, Cache, State, Batch uint64
 	Scratch                                 uint64 // of a piece of a prompt, or a step of all sessions
 	CachePerToken                           uint64

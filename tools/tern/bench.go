@@ -12,6 +12,7 @@ import (
 
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/tools/internal/buildinfo"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
 
@@ -189,7 +190,7 @@ func (b *bench) tests() (list []benchResult, longest int) {
 
 func (b *bench) describe(r *benchResult, m *opened) {
 	i := m.Info()
-	r.Build, r.File, r.Device, r.Activations, r.PeakGBS = version(), m.File().Name, m.x.Name(), b.activations, b.peak
+	r.Build, r.File, r.Device, r.Activations, r.PeakGBS = buildinfo.Version(), m.File().Name, m.x.Name(), b.activations, b.peak
 	r.Model = fmt.Sprintf("%s %s %s", i.Architecture, strings.ReplaceAll(countText(i.Parameters), " ", ""), i.Quantisation)
 	r.Size, r.Params, r.Chunk = i.FileBytes, i.Parameters, b.chunk
 	r.Time = time.Now().UTC().Format(time.RFC3339)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/tools/internal/buildinfo"
 )
 
 func main() {
@@ -81,7 +82,7 @@ func (a *app) root() *cobra.Command {
 		Example: `  tern run "What is the capital of France?"
   tern chat -m Ternary-Bonsai-1.7B-Q2_0_g64.gguf
   tern devices`,
-		Version:           version(),
+		Version:           buildinfo.Version(),
 		Args:              usage(cobra.NoArgs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		SilenceErrors:     true,

@@ -15,6 +15,7 @@ import (
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/testdata/logits"
 	"github.com/ternvk/tern/testdata/sprig"
+	"github.com/ternvk/tern/tools/internal/buildinfo"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
 
@@ -71,7 +72,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			}
 			err = errors.Join(err, complaints(m.x))
 			_, printed := fmt.Fprintf(a.out, "tern %s | %s | arithmetic %d, %s | %s, file %.12s | logits %s | %s\n",
-				version(), x.Name(), model.ArithmeticVersion, a.activations, s.name, golden.File, got, verdict)
+				buildinfo.Version(), x.Name(), model.ArithmeticVersion, a.activations, s.name, golden.File, got, verdict)
 			if !everyWay || printed != nil || err != nil {
 				return errors.Join(printed, err)
 			}
