@@ -15,6 +15,7 @@ layout(constant_id = 3) const uint QUERIES = 1u; // query heads that read a kv h
 layout(constant_id = 4) const uint LOCAL = 512u;
 layout(constant_id = 5) const uint MAX_NB = 4u; // blocks of the longest product
 layout(constant_id = 7) const uint ROOM = 256u; // shared memory for other things, in vec4
+layout(constant_id = 8) const uint HIDDEN = 256u;
 
 #define STEP_WORDS 32u
 layout(binding = 0) readonly buffer Tape { uint tape[]; };
@@ -22,7 +23,7 @@ layout(binding = 1) coherent volatile buffer Meeting { uint arrived; };
 layout(binding = 2) readonly buffer Consts { float consts[]; };
 layout(binding = 3) coherent buffer Batch { uint batch[]; };
 layout(binding = 4) writeonly buffer Late { uint late; };
-layout(push_constant) uniform P { uint steps; };
+layout(push_constant) uniform P { uint steps, positions, tables; };
 
 // What lies at the addresses of a step. Weights never change; the rest is written
 // by some workgroups and read by others.
@@ -30,6 +31,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer We
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WeightPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Quads { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Words { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer WordPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Floats { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Vectors { vec4 v[]; };
 
@@ -42,14 +44,17 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define WEIGHT 5u
 #define INV_K 6u
 #define EPS 7u
-#define CHUNKS 8u
-#define POSITIONS 9u
-#define TABLES 10u
-#define V_BASE 11u
-#define K_NORM 12u
-#define ROPE 13u
-#define Q_SCALE 14u
-#define RESULT 15u
+#define V_BASE 8u
+#define K_NORM 9u
+#define ROPE 10u
+#define Q_SCALE 11u
+#define CHUNKS 12u
+#define RESULT 8u
+#define TOKEN 8u
+#define SLICES 8u // of a row of the product
+#define UNITS 9u  // of a workgroup; the first MORE have one more
+#define MORE 10u
+#define MOST 11u // units at once
 #define CODES 16u
 #define SCALES 18u
 #define X 20u
@@ -81,6 +86,21 @@ shared uvec4 acts[MAX_NB * 4u];
 shared uvec2 pairs[MAX_NB];
 shared vec4 room[ROOM];
 shared uint stop;
+uint pos; // of the token
+
+#ifdef SHUFFLE
+float from_below(float v) { return subgroupShuffleUp(v, 1u); }
+#else
+shared float lanes[LOCAL];
+// The value of the invocation before this one; called by all of them.
+float from_below(float v) {
+    uint lane = gl_LocalInvocationIndex;
+    barrier();
+    lanes[lane] = v;
+    barrier();
+    return lanes[lane - min(lane, 1u)];
+}
+#endif
 
 #include "act_word.glsl"
 #include "dot4.glsl"
@@ -91,7 +111,7 @@ shared uint stop;
 
 // The row of the embedding: runtime/ref/get_rows_q2_0.go
 void embed() {
-    uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex, nb = word(NB), row = batch[word(POSITIONS)];
+    uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex, nb = word(NB), row = batch[word(TOKEN)];
     if (i >= nb * 4u) return;
     uint b = i / 4u;
     uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][i % 4u];
@@ -105,9 +125,12 @@ void embed() {
 // seconds, because not all of them are on the device.
 bool meet(uint n, bool product) {
     uint lane = gl_LocalInvocationIndex, all = n * gl_NumWorkGroups.x;
-    memoryBarrierBuffer();
+    groupMemoryBarrier();
     barrier();
-    if (lane == 0u) atomicAdd(arrived, 1u);
+    if (lane == 0u) {
+        memoryBarrierBuffer();
+        atomicAdd(arrived, 1u);
+    }
     if (product) load_first();
     if (lane == 0u) {
         stop = 0u;
@@ -128,6 +151,7 @@ void main() {
     uint lane = gl_LocalInvocationIndex;
     now = 0u;
     if (lane < STEP_WORDS) two_steps[lane] = tape[lane];
+    pos = batch[positions];
     barrier();
     if (word(OP) == OP_PRODUCT) load_first();
     for (uint s = 0u; s < steps; s++) {

@@ -1,66 +1,83 @@
 // Norm and rope of a token's heads (runtime/ref/qkv_rope_cache_f16.go) and attention
-// over chunks (runtime/ref/attention.go). 128 invocations take a chunk of a kv head,
-// as attention_wide_f16.comp has it; each prepares the queries for itself, and the
-// one with the last chunk writes the key and the value to the cache first.
-const uint TEAM = 128u, TEAMS = LOCAL / TEAM, EIGHTS = HEAD_DIM / 8u;
-const uint HALF_QUERIES = (QUERIES + 1u) / 2u, EACH = HEAD_DIM / 32u;
-// A team's part of room: queries, scores [head][position], key and value.
-const uint TEAM_SCORES = QUERIES * HEAD_DIM / 4u, TEAM_NEW = TEAM_SCORES + 2u * HALF_QUERIES * PAGE / 4u, TEAM_ROOM = TEAM_NEW + HEAD_DIM / 2u;
+// over chunks (runtime/ref/attention.go). A workgroup serves one kv head at a time:
+// it prepares the queries; the one that has the last chunk writes key and value to
+// the cache. Then each 32 invocations take a chunk: two positions each for the
+// scores, a 32nd of the dimensions each for the values.
+const uint CREWS = LOCAL / 32u, EIGHTS = HEAD_DIM / 8u, EACH = HEAD_DIM / 32u, WORDS = EACH / 2u;
+const uint NEW = QUERIES * HEAD_DIM / 4u;         // where the new key and value are in room,
+const uint WEIGHTS = NEW + HEAD_DIM / 2u;         // and the weights of the crews: [crew][query][position]
+const uint CREW_WEIGHTS = QUERIES * PAGE / 4u;
 
-#ifndef SHUFFLE
-shared float tree[LOCAL];
-#endif
-
-// The tree over the squares of a head, whose element l + 32 i invocation l of 32 has.
-float head_sum(float v[EACH]) {
-    float p[EACH];
-    [[unroll]] for (uint i = 0u; i < EACH; i++) p[i] = mul(v[i], v[i]);
-    [[unroll]] for (uint h = EACH / 2u; h > 0u; h /= 2u) [[unroll]] for (uint i = 0u; i < h; i++) p[i] = add(p[i], p[i + h]);
-    float s = p[0];
 #ifdef SHUFFLE
-    [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) s = add(s, subgroupShuffleDown(s, h));
-    return subgroupShuffle(s, 0u);
+void crew_sync() {
+    subgroupMemoryBarrierShared();
+    subgroupBarrier();
+}
+float crew_max(float v) {
+    [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) {
+        float other = subgroupShuffleXor(v, h);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+// Of 32 values the sum by halves, for all: v[i] += v[i + h], h = 16 .. 1.
+float crew_tree(float v) {
+    [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) v = add(v, subgroupShuffleDown(v, h));
+    return subgroupShuffle(v, 0u);
+}
 #else
+void crew_sync() { barrier(); }
+float crew_max(float v) {
     uint lane = gl_LocalInvocationIndex;
     barrier();
-    tree[lane] = s;
+    lanes[lane] = v;
+    barrier();
+    [[unroll]] for (uint i = 0u; i < 32u; i++) v = lanes[(lane & ~31u) + i] > v ? lanes[(lane & ~31u) + i] : v;
+    return v;
+}
+float crew_tree(float v) {
+    uint lane = gl_LocalInvocationIndex;
+    barrier();
+    lanes[lane] = v;
     for (uint h = 16u; h > 0u; h /= 2u) {
         barrier();
-        if (lane % 32u < h) tree[lane] = add(tree[lane], tree[lane + h]);
+        if (lane % 32u < h) lanes[lane] = add(lanes[lane], lanes[lane + h]);
     }
     barrier();
-    return tree[lane & ~31u];
-#endif
+    return lanes[lane & ~31u];
 }
+#endif
 
-// The heads of a team, 32 invocations each: queries to its rows; the new key and
-// value behind its scores.
-void prepare_heads(uint base, uint head, uint pos, bool fresh) {
-    uint l = gl_LocalInvocationIndex % 32u, quarter = gl_LocalInvocationIndex % TEAM / 32u, heads = KV_HEADS * QUERIES;
+// The heads of a kv head, one for each crew: queries to room, and, for the last chunk,
+// the new key and value. Invocation l of a crew has the elements l + 32 i.
+void prepare_heads(uint head, bool fresh) {
+    uint l = gl_LocalInvocationIndex % 32u, crew = gl_LocalInvocationIndex / 32u, heads = KV_HEADS * QUERIES;
     Floats x = Floats(address(X));
-    [[dont_unroll]] for (uint first = 0u; first < QUERIES + 2u; first += 4u) {
-        uint slot = first + quarter;
+    for (uint first = 0u; first < QUERIES + 2u; first += CREWS) {
+        uint slot = first + crew;
         bool is_q = slot < QUERIES, is_v = slot == QUERIES + 1u, live = is_q || fresh && slot < QUERIES + 2u;
         uint at = (is_q ? head * QUERIES + slot : heads + (is_v ? KV_HEADS : 0u) + head) * HEAD_DIM;
-        float v[EACH];
-        [[unroll]] for (uint i = 0u; i < EACH; i++) v[i] = live ? x.v[at + l + 32u * i] : 0.0;
-        float r = rsqrt(add(mul(head_sum(v), number(INV_K)), number(EPS)));
-        if (live && !is_v) {
-            uint norm = is_q ? word(WEIGHT) : word(K_NORM);
-            [[unroll]] for (uint i = 0u; i < EACH / 2u; i++) {
-                uint e = l + 32u * i;
-                float a = mul(mul(v[i], r), consts[norm + e]);
-                float b = mul(mul(v[i + EACH / 2u], r), consts[norm + e + HEAD_DIM / 2u]);
-                uint turn = word(ROPE) + (pos * (HEAD_DIM / 2u) + e) * 2u;
-                float c = consts[turn], s = consts[turn + 1u];
-                v[i] = sub(mul(a, c), mul(b, s));
-                v[i + EACH / 2u] = add(mul(a, s), mul(b, c));
-            }
+        uint norm = is_q ? word(WEIGHT) : word(K_NORM), turn = word(ROPE) + pos * HEAD_DIM;
+        float v[EACH], weight[EACH], c[EACH / 2u], s[EACH / 2u], squares[EACH];
+        [[unroll]] for (uint i = 0u; i < EACH; i++) {
+            v[i] = live ? x.v[at + l + 32u * i] : 0.0;
+            weight[i] = consts[norm + l + 32u * i];
+            squares[i] = mul(v[i], v[i]);
+        }
+        [[unroll]] for (uint i = 0u; i < EACH / 2u; i++) {
+            c[i] = consts[turn + (l + 32u * i) * 2u];
+            s[i] = consts[turn + (l + 32u * i) * 2u + 1u];
+        }
+        [[unroll]] for (uint h = EACH / 2u; h > 0u; h /= 2u) [[unroll]] for (uint i = 0u; i < h; i++) squares[i] = add(squares[i], squares[i + h]);
+        float r = rsqrt(add(mul(crew_tree(squares[0]), number(INV_K)), number(EPS)));
+        if (!is_v) [[unroll]] for (uint i = 0u; i < EACH / 2u; i++) {
+            float a = mul(mul(v[i], r), weight[i]), b = mul(mul(v[i + EACH / 2u], r), weight[i + EACH / 2u]);
+            v[i] = sub(mul(a, c[i]), mul(b, s[i]));
+            v[i + EACH / 2u] = add(mul(a, s[i]), mul(b, c[i]));
         }
         if (live) [[unroll]] for (uint i = 0u; i < EACH; i++) {
-            uint e = l + 32u * i;
-            if (is_q) room[base + (slot * HEAD_DIM + e) / 4u][e % 4u] = tidy(round13(mul(v[i], number(Q_SCALE))));
-            else room[base + TEAM_NEW + ((slot - QUERIES) * HEAD_DIM + e) / 4u][e % 4u] = v[i];
+            uint e = slot * HEAD_DIM + l + 32u * i; // key and value follow the queries
+            room[e / 4u][e % 4u] = is_q ? tidy(round13(mul(v[i], number(Q_SCALE)))) : v[i];
         }
     }
     barrier();
@@ -68,132 +85,175 @@ void prepare_heads(uint base, uint head, uint pos, bool fresh) {
 
 uint saturates(float x) { return uint(mag(x) >= 0x477ff000u && mag(x) < INF_BITS); }
 
-void store_new(uint base, uint page, uint head, uint pos) {
+void store_new(uint page, uint head) {
     Words cache = Words(address(Y));
     uint full = 0u;
-    for (uint i = gl_LocalInvocationIndex % TEAM; i < HEAD_DIM; i += TEAM) { // words of the key, then of the value
-        vec4 four = room[base + TEAM_NEW + i / 2u];
+    for (uint i = gl_LocalInvocationIndex; i < HEAD_DIM; i += LOCAL) { // words of the key, then of the value
+        vec4 four = room[NEW + i / 2u];
         vec2 two = i % 2u == 0u ? four.xy : four.zw;
         uint w = f16_rte(two.x) | (f16_rte(two.y) << 16), d = 2u * i % HEAD_DIM;
         cache.v[2u * i < HEAD_DIM ? key_word(page, head, pos, d) : word(V_BASE) + value_word(page, head, pos, d)] = w;
         full += saturates(two.x) + saturates(two.y);
     }
     if (full != 0u) atomicAdd(batch[1], full);
+    groupMemoryBarrier();
+    barrier();
 }
 
-void attend(uint base, uint page, uint head, uint c, uint live, bool works) {
-    uint lane = gl_LocalInvocationIndex % TEAM, j = lane % PAGE, side = lane / PAGE, scores = base + TEAM_SCORES;
-    float s[HALF_QUERIES], e[HALF_QUERIES], l[HALF_QUERIES];
-    [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) s[i] = e[i] = 0.0;
+// One chunk, by a crew; in step with the other crews only where there are no subgroups.
+void attend(uint page, uint head, uint c, bool works) {
+    uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = WEIGHTS + crew * CREW_WEIGHTS;
+    uint live = min(PAGE, pos + 1u - c * PAGE);
+    float s[QUERIES][2], e[QUERIES];
     Quads keys = Quads(address(Y));
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
-        uint at = key_word(page, head, j, 0u) / 4u;
-        [[unroll]] for (uint d = 0u; d < EIGHTS; d++) {
-            uvec4 k = keys.v[at + d * PAGE];
-            vec2 k0 = f32_of(k.x), k1 = f32_of(k.y), k2 = f32_of(k.z), k3 = f32_of(k.w);
-            [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-                uint row = base + min(2u * i + side, QUERIES - 1u) * (HEAD_DIM / 4u) + 2u * d;
-                vec4 a = room[row], b = room[row + 1u];
-                s[i] = mac(mac(mac(mac(s[i], a.x, k0.x), a.y, k0.y), a.z, k1.x), a.w, k1.y);
-                s[i] = mac(mac(mac(mac(s[i], b.x, k2.x), b.y, k2.y), b.z, k3.x), b.w, k3.y);
-            }
-        }
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
-            room[scores + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? s[i] : -uintBitsToFloat(INF_BITS);
-    }
-    barrier();
-    if (works) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-        float m = room[scores + (2u * i + side) * (PAGE / 4u)].x;
-        [[unroll]] for (uint k = 0u; k < PAGE / 4u; k++) {
-            vec4 v = room[scores + (2u * i + side) * (PAGE / 4u) + k];
-            m = v.x > m ? v.x : m;
-            m = v.y > m ? v.y : m;
-            m = v.z > m ? v.z : m;
-            m = v.w > m ? v.w : m;
-        }
-        e[i] = tidy(roundEven(m));
-    }
-    barrier();
-    if (works) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
-        room[scores + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[i], e[i]))) : 0.0;
-    barrier();
-    if (!works) return;
-    Floats y = Floats(address(OUT));
-    uint stride = HEAD_DIM + 2u;
-    if (j == 0u) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-        l[i] = 0.0;
-        [[unroll]] for (uint k = 0u; k < PAGE / 4u; k++) {
-            vec4 v = room[scores + (2u * i + side) * (PAGE / 4u) + k];
-            l[i] = add(add(add(add(l[i], v.x), v.y), v.z), v.w);
-        }
-        uint g = 2u * i + side, at = ((head * QUERIES + g) * word(CHUNKS) + c) * stride + HEAD_DIM;
-        if (g < QUERIES) {
-            y.v[at] = e[i];
-            y.v[at + 1u] = tidy(l[i]);
-        }
-    }
-    Words values = Words(address(Y));
-    for (uint d = 2u * j; d < HEAD_DIM; d += 2u * PAGE) {
-        vec2 o[HALF_QUERIES];
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) o[i] = vec2(0.0);
-        uint at = word(V_BASE) + value_word(page, head, 0u, d);
-        for (uint k = 0u; k < (live + 15u) / 16u; k++) {
-            vec2 v[16];
-            [[unroll]] for (uint n = 0u; n < 16u; n++) // weights beyond are +0
-                v[n] = f32_of(values.v[at + min(16u * k + n, live - 1u) * (HEAD_DIM / 2u)]);
-            [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
-                [[unroll]] for (uint f = 0u; f < 4u; f++) {
-                    vec4 w = room[scores + (2u * i + side) * (PAGE / 4u) + 4u * k + f];
-                    [[unroll]] for (uint n = 0u; n < 4u; n++) o[i] = fma(vec2(w[n]), v[4u * f + n], o[i]); // exact products
+        uint at = key_word(page, head, l, 0u) / 4u;
+        [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
+            uvec4 k[8][2];
+            [[unroll]] for (uint d = 0u; d < 8u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) k[d][i] = keys.v[at + (d0 + d) * PAGE + 32u * i];
+            [[unroll]] for (uint d = 0u; d < 8u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
+                vec4 key[2];
+                [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[d][i][2u * h]), f32_of(k[d][i][2u * h + 1u]));
+                [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+                    vec4 q = room[g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
+                    [[unroll]] for (uint i = 0u; i < 2u; i++)
+                        s[g][i] = mac(mac(mac(mac(s[g][i], q.x, key[i].x), q.y, key[i].y), q.z, key[i].z), q.w, key[i].w);
                 }
-        }
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-            uint g = 2u * i + side, at = ((head * QUERIES + g) * word(CHUNKS) + c) * stride + d;
-            if (g < QUERIES) {
-                y.v[at] = tidy(o[i].x);
-                y.v[at + 1u] = tidy(o[i].y);
             }
         }
     }
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+        const float none = -uintBitsToFloat(INF_BITS);
+        float a = l < live ? s[g][0] : none, b = l + 32u < live ? s[g][1] : none;
+        e[g] = tidy(roundEven(crew_max(b > a ? b : a)));
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            uint j = l + 32u * i;
+            if (works) room[weights + (g * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[g][i], e[g]))) : 0.0;
+        }
+    }
+    crew_sync();
+    if (works) {
+        Floats y = Floats(address(OUT));
+        uint stride = HEAD_DIM + 2u, head_at = (head * QUERIES * word(CHUNKS) + c) * stride;
+        WordPairs values = WordPairs(address(Y));
+        uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 15u) / 16u;
+        float o[QUERIES][EACH];
+        [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < EACH; i++) o[g][i] = 0.0;
+        float sum = 0.0;
+        [[dont_unroll]] for (uint k = 0u; k < full; k++) {
+            uvec2 v[16][WORDS / 2u];
+            [[unroll]] for (uint n = 0u; n < 16u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
+                v[n][i] = values.v[at + min(16u * k + n, live - 1u) * (HEAD_DIM / 4u) + i];
+            [[unroll]] for (uint f = 0u; f < 4u; f++) {
+                if (l < QUERIES) { // the sum of weights of a query each
+                    vec4 w = room[weights + l * (PAGE / 4u) + 4u * k + f];
+                    sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
+                }
+                [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+                    vec4 w = room[weights + g * (PAGE / 4u) + 4u * k + f];
+                    [[unroll]] for (uint n = 0u; n < 4u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) {
+                        vec2 a = f32_of(v[4u * f + n][i].x), b = f32_of(v[4u * f + n][i].y); // exact products
+                        o[g][4u * i] = mac(o[g][4u * i], w[n], a.x);
+                        o[g][4u * i + 1u] = mac(o[g][4u * i + 1u], w[n], a.y);
+                        o[g][4u * i + 2u] = mac(o[g][4u * i + 2u], w[n], b.x);
+                        o[g][4u * i + 3u] = mac(o[g][4u * i + 3u], w[n], b.y);
+                    }
+                }
+            }
+        }
+        [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+            uint to = head_at + g * word(CHUNKS) * stride;
+            [[unroll]] for (uint i = 0u; i < EACH; i++) y.v[to + l * EACH + i] = tidy(o[g][i]);
+            if (l == g) {
+                y.v[to + HEAD_DIM] = e[g];
+                y.v[to + HEAD_DIM + 1u] = tidy(sum);
+            }
+        }
+    }
+    crew_sync();
 }
 
 void attention() {
-    uint pos = batch[word(POSITIONS)], pages = batch[word(TABLES)], last = pos / PAGE, tasks = (last + 1u) * KV_HEADS;
-    uint team = gl_LocalInvocationIndex / TEAM, base = team * TEAM_ROOM, groups = gl_NumWorkGroups.x;
-    [[dont_unroll]] for (uint first = gl_WorkGroupID.x; first < tasks; first += groups * TEAMS) {
-        uint task = first + team * groups;
-        bool works = task < tasks;
-        uint c = works ? task / KV_HEADS : 0u, head = task % KV_HEADS, page = batch[pages + c];
-        prepare_heads(base, head, pos, works && c == last);
-        if (works && c == last) store_new(base, page, head, pos);
-        memoryBarrierBuffer();
-        barrier();
-        attend(base, page, head, c, min(PAGE, pos + 1u - c * PAGE), works);
+    uint groups = gl_NumWorkGroups.x, crew = gl_LocalInvocationIndex / 32u, last = pos / PAGE, pages = batch[tables];
+    for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS; head += min(groups, KV_HEADS)) {
+        // Workgroups that serve this head, and the place of this one among them.
+        uint mates = groups < KV_HEADS ? 1u : (groups - head + KV_HEADS - 1u) / KV_HEADS, me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
+        if (me > last) continue;
+        uint c = me + crew * mates, page = batch[pages + min(c, last)];
+        bool fresh = last % mates == me;
+        uint new_page = batch[pages + last];
+        prepare_heads(head, fresh);
+        if (fresh) store_new(new_page, head);
+        [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
+            attend(page, head, min(c, last), c <= last);
+            c += CREWS * mates;
+            if (c <= last) page = batch[pages + c];
+        }
         barrier();
     }
 }
 
-// Many chunks joined to a row, 32 elements at a time.
-void join_chunks() {
-    uint lane = gl_LocalInvocationIndex, k = KV_HEADS * QUERIES * HEAD_DIM, last = batch[word(POSITIONS)] / PAGE, stride = HEAD_DIM + 2u;
-    Floats x = Floats(address(X)), y = Floats(address(OUT));
-    for (uint e = (gl_WorkGroupID.x + lane / 32u * gl_NumWorkGroups.x) * 32u + lane % 32u; e < k; e += LOCAL * gl_NumWorkGroups.x) {
-        uint at = e / HEAD_DIM * word(CHUNKS) * stride, d = e % HEAD_DIM;
-        Join join;
-        float v = 0.0;
-        for (uint c = 0u; c <= last; c += 8u) {
-            float es[8], ls[8], vs[8];
-            [[unroll]] for (uint i = 0u; i < 8u; i++) {
-                uint part_at = at + min(c + i, last) * stride;
-                es[i] = x.v[part_at + HEAD_DIM];
-                ls[i] = x.v[part_at + HEAD_DIM + 1u];
-                vs[i] = x.v[part_at + d];
-            }
-            [[unroll]] for (uint i = 0u; i < 8u; i++) if (c + i <= last) {
-                join_next(join, c + i == 0u, es[i], ls[i]);
-                v = join_value(join, c + i == 0u, v, vs[i]);
-            }
+// Many chunks joined to a row. A workgroup takes 32 dimensions of a head at a time.
+// The exponents' running maximum gives all factors at once, the parts are scaled on
+// their way to shared memory, and what is left to do in order is an exact product and
+// a sum for each chunk: by 32 invocations for the values, by one more for the weights.
+const uint BATCH = LOCAL < ROOM / 8u ? LOCAL : ROOM / 8u, PARTS = BATCH * 32u / LOCAL; // chunks at once
+shared vec4 joins[BATCH]; // running maximum and factor of the part, factor of the sum so far, scaled weights
+
+// The maximum of the exponents up to each chunk, in joins[].x or .y; returns which.
+uint running_max(float e) {
+    uint i = gl_LocalInvocationIndex, side = 0u;
+    for (uint h = 1u; h < BATCH; h *= 2u) {
+        barrier();
+        if (i < BATCH) {
+            float other = i >= h ? joins[i - h][side] : e;
+            e = other > e ? other : e;
+            joins[i][1u - side] = e;
         }
-        y.v[e] = tidy(mul(v, recip(join.l)));
+        side = 1u - side;
+    }
+    barrier();
+    return side;
+}
+
+void join_chunks() {
+    uint lane = gl_LocalInvocationIndex, last = pos / PAGE, stride = HEAD_DIM + 2u;
+    Floats x = Floats(address(X)), y = Floats(address(OUT));
+    for (uint unit = gl_WorkGroupID.x; unit < KV_HEADS * QUERIES * EACH; unit += gl_NumWorkGroups.x) {
+        uint at = unit / EACH * word(CHUNKS) * stride, d = unit % EACH * 32u + lane % 32u;
+        float sum = 0.0, top = -uintBitsToFloat(INF_BITS);
+        [[dont_unroll]] for (uint from = 0u; from <= last; from += BATCH) {
+            float parts[PARTS];
+            [[unroll]] for (uint i = 0u; i < PARTS; i++) parts[i] = x.v[at + min(from + (i * LOCAL + lane) / 32u, last) * stride + d];
+            uint mine = at + min(from + lane, last) * stride + HEAD_DIM; // the last chunk again, for those beyond it
+            float own = x.v[mine], l = x.v[mine + 1u], before = top, e = before > own ? before : own;
+            if (lane < BATCH) joins[lane].x = e;
+            uint side = running_max(e);
+            if (lane < BATCH) {
+                float m = joins[lane][side], m0 = lane == 0u ? before : joins[lane - 1u][side];
+                float b = pow2(sub(own, m));
+                joins[lane][1u - side] = b;
+                joins[lane].zw = vec2(from + lane == 0u ? 0.0 : pow2(sub(m0, m)), mul(l, b));
+            }
+            barrier();
+            top = joins[BATCH - 1u][side];
+            [[unroll]] for (uint i = 0u; i < PARTS; i++) {
+                uint cell = i * LOCAL + lane;
+                room[cell / 4u][cell % 4u] = mul(parts[i], joins[cell / 32u][1u - side]);
+            }
+            barrier();
+            uint count = min(last + 1u - from, BATCH);
+            if (lane < 32u) {
+                for (uint i = 0u; i < count; i++) sum = tidy(mac(room_float(i * 32u + lane), sum, joins[i].z));
+            } else if (lane == 32u) {
+                for (uint i = 0u; i < count; i++) sum = tidy(mac(joins[i].w, sum, joins[i].z));
+            }
+            barrier();
+        }
+        if (lane == 32u) joins[0].x = recip(sum);
+        barrier();
+        if (lane < 32u) y.v[unit * 32u + lane] = tidy(mul(sum, joins[0].x));
+        barrier();
     }
 }

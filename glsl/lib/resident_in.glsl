@@ -2,6 +2,8 @@
 // for itself.
 #include "join.glsl"
 
+const uint FEW = 4u; // chunks that every workgroup joins for itself: plan/tape.go
+
 shared float part[256];
 
 // Element m of word w of int8 activations: act.glsl
@@ -39,53 +41,67 @@ void tree256() {
 // runtime/ref/rms_norm.go. Workgroups share the writing of x += y, which goes to
 // another place than x, as others still read that.
 void norm_in() {
-    uint lane = gl_LocalInvocationIndex, k = word(NB) * 64u, fours = k / 4u;
+    const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
+    uint lane = gl_LocalInvocationIndex;
     bool adds = (word(FLAGS) & ADDS) != 0u, check = (word(FLAGS) & CHECK) != 0u;
     Vectors x = Vectors(address(X)), y = Vectors(address(Y)), x_out = Vectors(address(X_OUT));
-    for (uint i = lane; i < fours; i += LOCAL) {
-        vec4 v = x.v[i];
+    vec4 v[ROUNDS], w[ROUNDS];
+    float weight[ROUNDS][4];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
+        v[i] = x.v[i * LOCAL + lane];
+        if (adds) w[i] = y.v[i * LOCAL + lane];
+    }
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS)
+        [[unroll]] for (uint m = 0u; m < 4u; m++) weight[i][m] = consts[word(WEIGHT) + element(i * LOCAL + lane, m)];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
+        uint at = i * LOCAL + lane;
         if (adds) {
-            vec4 w = y.v[i];
-            [[unroll]] for (uint e = 0u; e < 4u; e++) v[e] = tidy(add(v[e], w[e]));
-            if (i % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
-                x_out.v[i] = v;
-                if (check) [[unroll]] for (uint e = 0u; e < 4u; e++) if (mag(v[e]) >= INF_BITS) batch[0] = 1u;
+            [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
+            if (at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
+                x_out.v[at] = v[i];
+                if (check) [[unroll]] for (uint e = 0u; e < 4u; e++) if (mag(v[i][e]) >= INF_BITS) batch[0] = 1u;
             }
         }
-        room[i] = v;
+        room[at] = v[i];
     }
     barrier();
     for (uint p = lane; p < 256u; p += LOCAL) {
         float s = 0.0;
-        for (uint i = p; i < k; i += 256u) {
-            float v = room_float(i);
-            s = add(s, mul(v, v));
+        [[unroll]] for (uint i = 0u; i < HIDDEN; i += 256u) {
+            float f = room_float(p + i);
+            s = add(s, mul(f, f));
         }
         part[p] = s;
     }
     tree256();
     float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
-    for (uint w0 = 0u; w0 < fours; w0 += LOCAL) {
-        uint w = w0 + lane;
-        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (w < fours) [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = mul(mul(room_float(element(w, m)), r), consts[word(WEIGHT) + element(w, m)]);
-        put_act(w, w < fours, v);
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint at = i * LOCAL + lane;
+        float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
+        if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
+        put_act(at, at < FOURS, u);
     }
 }
 
 // A few chunks of attention joined: runtime/ref/attention.go
 void join_in() {
-    uint words = word(NB) * 16u, last = batch[word(POSITIONS)] / PAGE, stride = HEAD_DIM + 2u;
+    uint words = word(NB) * 16u, last = pos / PAGE, stride = HEAD_DIM + 2u;
     Floats x = Floats(address(X));
     for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
         uint w = w0 + gl_LocalInvocationIndex;
         float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
         if (w < words) {
             uint at = element(w, 0u) / HEAD_DIM * word(CHUNKS) * stride;
+            float es[FEW], ls[FEW], vs[FEW][4];
+            [[unroll]] for (uint c = 0u; c < FEW; c++) if (c <= last) {
+                es[c] = x.v[at + c * stride + HEAD_DIM];
+                ls[c] = x.v[at + c * stride + HEAD_DIM + 1u];
+                [[unroll]] for (uint m = 0u; m < 4u; m++) vs[c][m] = x.v[at + c * stride + element(w, m) % HEAD_DIM];
+            }
             Join join;
-            for (uint c = 0u; c <= last; c++, at += stride) {
-                join_next(join, c == 0u, x.v[at + HEAD_DIM], x.v[at + HEAD_DIM + 1u]);
-                [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = join_value(join, c == 0u, v[m], x.v[at + element(w, m) % HEAD_DIM]);
+            [[unroll]] for (uint c = 0u; c < FEW; c++) if (c <= last) {
+                join_next(join, c == 0u, es[c], ls[c]);
+                [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = join_value(join, c == 0u, v[m], vs[c][m]);
             }
             float r = recip(join.l);
             [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = tidy(mul(v[m], r));
@@ -95,12 +111,16 @@ void join_in() {
 }
 
 void row_in() {
+    const uint ROUNDS = (MAX_NB * 16u + LOCAL - 1u) / LOCAL;
     uint words = word(NB) * 16u;
     Floats x = Floats(address(X));
-    for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
-        uint w = w0 + gl_LocalInvocationIndex;
-        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (w < words) [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = x.v[element(w, m)];
-        put_act(w, w < words, v);
+    float v[ROUNDS][4];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint w = i * LOCAL + gl_LocalInvocationIndex;
+        [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
+    }
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint w = i * LOCAL + gl_LocalInvocationIndex;
+        if (i * LOCAL < words) put_act(w, w < words, v[i]);
     }
 }

@@ -1,72 +1,103 @@
 // A product of one token. Rows are taken in units of 16, with SILU of gates and of
-// the ups that belong to them; a task is one slice of one row. runtime/ref/mul_mat_q2_0.go
-const uint UNIT = 16u;
+// the ups that belong to them. 64 invocations take one slice of a unit: a quarter of
+// the slice's blocks of one row each. runtime/ref/mul_mat_q2_0.go
+const uint UNIT = 16u, TEAM = 64u, TEAMS = LOCAL / TEAM, QUARTER = SLICE / 4u;
+const uint AHEAD = 4u; // slices that an invocation has under way
 
-struct Share {   // of a product, of this workgroup
-    uint slices; // of a row
-    uint tasks;  // of a unit
-    uint from, to, most; // units, and how many at once
+// Units of this workgroup.
+uint first_unit() { return gl_WorkGroupID.x * word(UNITS) + min(gl_WorkGroupID.x, word(MORE)); }
+uint count_units() { return word(UNITS) + uint(gl_WorkGroupID.x < word(MORE)); }
+
+bool silus() { return (word(FLAGS) & SILU) != 0u; }
+
+// Slices of a unit: with SILU, those of the ups follow those of the gates.
+uint unit_slices() { return word(SLICES) << uint(silus()); }
+
+// A walk over the slices of some units: this team's, AHEAD of them at once.
+struct Walk {
+    uint unit, slice; // of the first of the next AHEAD
+    uint left;        // slices from there on
 };
+Walk walk;
+uvec4 codes_next[AHEAD * QUARTER];
+uvec2 scales_next[AHEAD];
 
-Share share() {
-    Share s;
-    s.slices = (word(NB) + SLICE - 1u) / SLICE;
-    s.tasks = UNIT * s.slices << uint((word(FLAGS) & SILU) != 0u);
-    uint units = (word(ROWS) + UNIT - 1u) / UNIT;
-    s.from = units * gl_WorkGroupID.x / gl_NumWorkGroups.x;
-    s.to = units * (gl_WorkGroupID.x + 1u) / gl_NumWorkGroups.x;
-    s.most = max(ROOM * 4u / s.tasks, 1u);
-    return s;
+uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 4u; }
+uint quarter() { return gl_LocalInvocationIndex % 4u; }
+
+// Begins a walk over count units from one on.
+void begin(uint unit, uint count) {
+    walk = Walk(unit, gl_LocalInvocationIndex / TEAM, count * unit_slices());
+    walk.left -= min(walk.left, walk.slice);
+    for (uint per = unit_slices(); walk.slice >= per; walk.slice -= per) walk.unit++;
 }
 
-uvec4 codes_next[SLICE];
-uvec2 scales_next[2];
+// Steps to the slice after next_teams others.
+void step(inout uint unit, inout uint slice) {
+    for (slice += TEAMS; slice >= unit_slices(); slice -= unit_slices()) unit++;
+}
 
-// Where the scales of a slice begin, in fours.
-uint four_of(uint slice) { return (slice * SLICE >> SHARE) / 4u; }
-
-uint slice_of(Share s, uint task) { return task / UNIT % s.slices; }
-
-void load(Share s, uint unit, uint task) {
-    uint rest = task % s.tasks, slice = slice_of(s, rest), nb = word(NB);
-    uint row = min((unit + task / s.tasks) * UNIT + rest % UNIT, word(ROWS) - 1u);
-    if (rest >= UNIT * s.slices) row += word(ROWS);
-    uint at = row / GROUP * nb * GROUP + row % GROUP;
+// Loads the next AHEAD slices of the walk and moves on behind them.
+void load() {
+    uint nb = word(NB), fours = Q2_0_FOURS(nb), q = quarter();
     WeightQuads codes = WeightQuads(address(CODES));
-    [[unroll]] for (uint i = 0u; i < SLICE; i++) codes_next[i] = codes.v[at + min(slice * SLICE + i, nb - 1u) * GROUP];
-    uint fours = Q2_0_FOURS(nb);
-    at = row / GROUP * fours * GROUP + row % GROUP;
     WeightPairs scales = WeightPairs(address(SCALES));
-    [[unroll]] for (uint i = 0u; i < 2u; i++) scales_next[i] = scales.v[at + min(four_of(slice) + i, fours - 1u) * GROUP];
+    [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
+        if (i * TEAMS < walk.left) {
+            bool ups = walk.slice >= word(SLICES);
+            uint slice = walk.slice - (ups ? word(SLICES) : 0u);
+            uint row = min(walk.unit * UNIT + row_in_unit(), word(ROWS) - 1u) + (ups ? word(ROWS) : 0u);
+            uint b = slice * SLICE + q * QUARTER, at = row / GROUP * nb * GROUP + row % GROUP;
+            [[unroll]] for (uint e = 0u; e < QUARTER; e++) codes_next[i * QUARTER + e] = codes.v[at + min(b + e, nb - 1u) * GROUP];
+            scales_next[i] = scales.v[row / GROUP * fours * GROUP + row % GROUP + min((b >> SHARE) / 4u, fours - 1u) * GROUP];
+            step(walk.unit, walk.slice);
+        }
+    }
+    walk.left -= min(walk.left, AHEAD * TEAMS);
 }
 
-// Brings the first task of the next product under way.
+// Brings the first slices of the next product under way.
 void load_first() {
-    Share s = share();
-    if (gl_LocalInvocationIndex < min(s.to - s.from, s.most) * s.tasks) load(s, s.from, gl_LocalInvocationIndex);
+    begin(first_unit(), min(count_units(), word(MOST)));
+    load();
 }
 
-float slice_sum(uint slice, uvec4 codes[SLICE], uvec2 scales[2]) {
-    float sum = 0.0;
-    [[unroll]] for (uint i = 0u; i < SLICE; i++) {
-        uint b = slice * SLICE + i;
+// The terms of a quarter of a slice.
+void terms(uint slice, uvec4 codes[QUARTER], uvec2 scales, out float t[QUARTER]) {
+    [[unroll]] for (uint e = 0u; e < QUARTER; e++) {
+        uint b = slice * SLICE + quarter() * QUARTER + e;
+        t[e] = 0.0;
         if (b < word(NB)) {
-            int c = 0;
+            int c[4];
             [[unroll]] for (uint j = 0u; j < 4u; j++) {
                 uvec4 v = acts[b * 4u + j];
-                [[unroll]] for (int k = 0; k < 4; k++) c = dot4(c, (codes[i][j] >> (2 * k)) & 0x03030303u, v[k]);
+                c[j] = 0;
+                [[unroll]] for (int k = 0; k < 4; k++) c[j] = dot4(c[j], (codes[e][j] >> (2 * k)) & 0x03030303u, v[k]);
             }
-            uint scale = (b >> SHARE) - 4u * four_of(slice);
             uvec2 ds = pairs[b];
-            sum = add(sum, mul(float(c - int(ds.y)), mul(q2_0_half(scale < 4u ? scales[0] : scales[1], scale % 4u), uintBitsToFloat(ds.x))));
+            t[e] = mul(float(c[0] + c[1] + (c[2] + c[3]) - int(ds.y)), mul(q2_0_half(scales, (b >> SHARE) % 4u), uintBitsToFloat(ds.x)));
+        }
+    }
+}
+
+// The sum of a slice, in the last of the four invocations that have a quarter each.
+// Blocks beyond the end of a row add +0, which changes no sum.
+float slice_sum(float t[QUARTER]) {
+    float sum = 0.0;
+    [[unroll]] for (uint e = 0u; e < QUARTER; e++) sum = add(sum, t[e]);
+    [[unroll]] for (uint i = 1u; i < 4u; i++) {
+        float below = from_below(sum);
+        if (quarter() == i) {
+            sum = below;
+            [[unroll]] for (uint e = 0u; e < QUARTER; e++) sum = add(sum, t[e]);
         }
     }
     return sum;
 }
 
-float row_sum(Share s, uint first) {
+float row_sum(uint first) {
     float total = room_float(first);
-    for (uint i = 1u; i < s.slices; i++) total = add(total, room_float(first + i * UNIT));
+    for (uint i = 1u; i < word(SLICES); i++) total = add(total, room_float(first + i * UNIT));
     return tidy(total);
 }
 
@@ -77,25 +108,40 @@ void product() {
     case IN_ROW: row_in(); break;
     }
     barrier();
-    uint lane = gl_LocalInvocationIndex;
-    bool silus = (word(FLAGS) & SILU) != 0u;
+    uint lane = gl_LocalInvocationIndex, per = unit_slices(), end = first_unit() + count_units();
     Floats y = Floats(address(OUT));
-    Share s = share();
-    for (uint unit = s.from; unit < s.to; unit += s.most) {
-        uint count = min(s.to - unit, s.most), tasks = count * s.tasks;
-        if (unit != s.from && lane < tasks) load(s, unit, lane);
-        [[dont_unroll]] for (uint task = lane; task < tasks; task += LOCAL) {
-            uvec4 codes[SLICE] = codes_next;
-            uvec2 scales[2] = scales_next;
-            if (task + LOCAL < tasks) load(s, unit, task + LOCAL);
-            float sum = slice_sum(slice_of(s, task % s.tasks), codes, scales);
-            room[task / 4u][task % 4u] = sum;
+    for (uint from = first_unit(); from < end; from += word(MOST)) {
+        uint count = min(end - from, word(MOST)), total = count * per;
+        if (from != first_unit()) {
+            begin(from, count);
+            load();
+        }
+        uint slice = lane / TEAM, unit = 0u; // of the walk, as it computes
+        for (; slice >= per; slice -= per) unit++;
+        [[dont_unroll]] for (uint done = 0u; done < total; done += AHEAD * TEAMS) {
+            uvec4 codes[AHEAD * QUARTER] = codes_next;
+            uvec2 scales[AHEAD] = scales_next;
+            load();
+            [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
+                if (done + i * TEAMS >= total) break; // all teams at once
+                uint at = done + i * TEAMS + lane / TEAM;
+                float t[QUARTER];
+                uvec4 mine[QUARTER];
+                [[unroll]] for (uint e = 0u; e < QUARTER; e++) mine[e] = codes[i * QUARTER + e];
+                terms(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), mine, scales[i], t);
+                float sum = slice_sum(t);
+                if (quarter() == 3u && at < total) {
+                    uint cell = at * UNIT + row_in_unit();
+                    room[cell / 4u][cell % 4u] = sum;
+                }
+                step(unit, slice);
+            }
         }
         barrier();
         for (uint i = lane; i < count * UNIT; i += LOCAL) {
-            uint first = i / UNIT * s.tasks + i % UNIT, row = unit * UNIT + i;
-            float v = row_sum(s, first);
-            if (silus) v = mul(silu(v), row_sum(s, first + s.slices * UNIT));
+            uint first = i / UNIT * per * UNIT + i % UNIT, row = from * UNIT + i;
+            float v = row_sum(first);
+            if (silus()) v = mul(silu(v), row_sum(first + word(SLICES) * UNIT));
             if (row < word(ROWS)) y.v[row] = v;
         }
         barrier();

@@ -10,15 +10,16 @@ import (
 // [From, To) of a graph: the forward pass of one token, a step for what would be one
 // to three dispatches. The words are those of the nodes.
 type Tape struct {
-	From, To int
-	Steps    []Step
-	Own      uint64       // bytes of the tape's own memory, for what passes from step to step
-	Consts   *graph.Value // bound beside the tape
-	Batch    *graph.Value
-	Heads    [3]uint32 // head dimension, kv heads, query heads of each
-	Share    uint32    // blocks that share a scale, as a power of two
-	Blocks   uint32    // of the longest product
-	Hidden   uint32
+	From, To          int
+	Steps             []Step
+	Own               uint64       // bytes of the tape's own memory, for what passes from step to step
+	Consts            *graph.Value // bound beside the tape
+	Batch             *graph.Value
+	Positions, Tables uint32    // where the batch has the token's position and its page table
+	Heads             [3]uint32 // head dimension, kv heads, query heads of each
+	Share             uint32    // blocks that share a scale, as a power of two
+	Blocks            uint32    // of the longest product
+	Hidden            uint32
 }
 
 // StepWords is the length of a step: numbers, then addresses of two words.
@@ -53,14 +54,21 @@ const (
 	stepWeight
 	stepInvK
 	stepEps
-	stepChunks
-	stepPositions
-	stepTables
 	stepVBase
 	stepKNorm
 	stepRope
 	stepQScale
-	stepResult
+	stepChunks
+)
+
+// Places that mean something else in other steps.
+const (
+	stepToken  = stepVBase // embedding: in the batch
+	stepResult = stepVBase // choice: in the batch
+	stepSlices = stepVBase // products: of a row
+	stepUnits  = 9         // of 16 rows, of each workgroup
+	stepMore   = 10        // the workgroups that have one more
+	stepMost   = 11        // units at once
 )
 
 // Places of a step's references.
@@ -174,7 +182,7 @@ func (r *tapeReader) token() {
 	x := n.Args[3].Value
 	r.held[x] = r.room("x", uint64(r.Hidden)*4)
 	s := Step{}
-	s.Words[stepOp], s.Words[stepBlocks], s.Words[stepPositions] = opEmbed, n.Push[1], n.Push[3]
+	s.Words[stepOp], s.Words[stepBlocks], s.Words[stepToken] = opEmbed, n.Push[1], n.Push[3]
 	s.Refs[refCodes], s.Refs[refScales], s.Refs[refOut] = at(n.Args[0]), at(n.Args[1]), r.held[x]
 	r.Steps = append(r.Steps, s)
 	for r.is("rms_norm_i8") {
@@ -245,27 +253,28 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 	rope, part, join := r.next("qkv_rope_cache_f16", 4, 11), r.next("attention_part_f16", 4, 5), r.next("attention_join_i8", 3, 4)
 	heads := [3]uint32{rope.Spec[0], rope.Spec[1], part.Spec[2]}
 	r.want(rope.Args[0].Value == qkv && part.Args[0].Value == qkv && join.Args[0].Value == part.Args[3].Value && join.Push[0] == 1)
-	r.want(heads[0]%64 == 0 && rope.Spec[2] == heads[0] && rope.Push[0] == heads[1]*heads[2])
+	r.want(heads[0]%128 == 0 && rope.Spec[2] == heads[0] && rope.Push[0] == heads[1]*heads[2])
 	r.want(r.Heads == heads || r.Heads == [3]uint32{})
 	r.Heads = heads
-	chunks, batch, parts := part.Push[0], rope.Push[2:4], Ref{}
+	chunks, parts := part.Push[0], Ref{}
+	r.Positions, r.Tables = rope.Push[2], rope.Push[3]
 	if !r.bad {
 		parts = r.room("parts", part.Args[3].Bytes)
 	}
 	s := Step{}
 	s.Words[stepOp], s.Words[stepChunks] = opAttention, chunks
-	s.Words[stepPositions], s.Words[stepTables], s.Words[stepVBase] = batch[0], batch[1], rope.Push[4]
-	s.Words[stepWeight], s.Words[stepKNorm], s.Words[stepRope] = rope.Push[5], rope.Push[6], rope.Push[7]
+	s.Words[stepVBase], s.Words[stepWeight], s.Words[stepKNorm], s.Words[stepRope] = rope.Push[4], rope.Push[5], rope.Push[6], rope.Push[7]
 	s.Words[stepInvK], s.Words[stepEps], s.Words[stepQScale] = rope.Push[8], rope.Push[9], rope.Push[10]
 	s.Refs[refX], s.Refs[refY], s.Refs[refOut] = r.held[qkv], at(rope.Args[1]), parts
 	r.Steps = append(r.Steps, s)
 
 	in := input{value: join.Args[2].Value}
-	in.Words[stepIn], in.Words[stepChunks], in.Words[stepPositions], in.Refs[refX] = inJoin, chunks, batch[0], parts
+	in.Words[stepIn], in.Words[stepChunks], in.Refs[refX] = inJoin, chunks, parts
 	if chunks > fewChunks {
 		s := in.Step
 		s.Words[stepOp], s.Refs[refOut] = opJoin, r.room("joined", uint64(heads[0]*heads[1]*heads[2])*4)
 		r.Steps = append(r.Steps, s)
+		in = input{value: in.value}
 		in.Words[stepIn], in.Refs[refX] = inRow, s.Refs[refOut]
 	}
 	return in
@@ -313,8 +322,9 @@ func (p *Plan) Resident() (groups, local uint32) {
 	return min(max(p.Processors, 1), maxResident), 512
 }
 
-// Tape is TapeOf for this device: nil if it does not run tapes, or if one of the
-// contracts is to be run by an implementation of the user's choice.
+// Tape is TapeOf for this device, with the shares of its workgroups: nil if it does
+// not run tapes, if one of the contracts is to be run by an implementation of the
+// user's choice, or if shared memory is too small.
 func (p *Plan) Tape(g *graph.Graph) *Tape {
 	if !p.Has("resident") {
 		return nil
@@ -324,16 +334,41 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			return nil
 		}
 	}
-	return TapeOf(g)
+	t := TapeOf(g)
+	if t == nil || !p.fits(t) {
+		return nil
+	}
+	groups, _ := p.Resident()
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Words[stepOp] == opProduct {
+			units, slices := (s.Words[stepRows]+15)/16, (s.Words[stepBlocks]+7)/8
+			s.Words[stepUnits], s.Words[stepMore], s.Words[stepSlices] = units/groups, units%groups, slices
+			if s.Words[stepFlags]&flagSilu != 0 {
+				slices *= 2
+			}
+			s.Words[stepMost] = max(p.room(t)/4/slices, 1)
+		}
+	}
+	return t
 }
 
-// Spec is the specialisation of the resident kernel for a tape, and whether the
-// shared memory of the device is enough.
-func (p *Plan) Spec(t *Tape) (spec []uint32, ok bool) {
+// room is the shared memory of the resident kernel, besides activations, in vectors of
+// four: for sums of slices, a row of hidden width, queries and weights of attention.
+func (p *Plan) room(t *Tape) uint32 {
 	_, local := p.Resident()
-	dim, queries, teams := t.Heads[0], t.Heads[2], local/128
-	team := queries*dim/4 + (queries+1)/2*32 + dim/2
-	room := max(local, t.Hidden/4, teams*team)
-	bytes := t.Blocks*(64+8) + room*16 + (256+2*StepWords+2*local)*4
-	return []uint32{dim, t.Heads[1], queries, local, t.Blocks, t.Share, room}, bytes <= p.Limits.SharedBytes
+	slices := (t.Blocks + 7) / 8
+	attention := t.Heads[2]*t.Heads[0]/4 + t.Heads[0]/2 + local/32*t.Heads[2]*16
+	return (max(local, local*2, t.Hidden/4, 2*4*slices, attention) + 127) &^ 127
+}
+
+func (p *Plan) fits(t *Tape) bool {
+	_, local := p.Resident()
+	room := p.room(t)
+	return t.Blocks*(64+8)+room*16+(256+2*StepWords+local)*4+min(local, room/8)*16 <= p.Limits.SharedBytes
+}
+
+// Spec is the specialisation of the resident kernel for a tape.
+func (p *Plan) Spec(t *Tape) []uint32 {
+	_, local := p.Resident()
+	return []uint32{t.Heads[0], t.Heads[1], t.Heads[2], local, t.Blocks, t.Share, p.room(t), t.Hidden}
 }
