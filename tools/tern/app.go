@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ type app struct {
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, or synth:SHAPE[:TYPE] for noise in that shape (default: the embedded model)")
+	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, a name that was pulled, or synth:SHAPE[:TYPE] for noise in that shape (default: the embedded model)")
 	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
 	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
@@ -97,8 +98,12 @@ func (a *app) source() (source, error) {
 		data, err := s.Bytes()
 		return source{a.model, data, o}, err
 	}
-	_, err := os.Stat(a.model)
-	return source{name: a.model, options: o}, err
+	name := a.model
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name, err = a.pulled(a.model, err)
+	}
+	return source{name: name, options: o}, err
 }
 
 // open opens the file for reading its description.

@@ -118,7 +118,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"fly"}, []string{`unknown command "fly"`}},
 		{[]string{"run", "--speed", "9"}, []string{"unknown flag: --speed", "tern run --help"}},
-		{[]string{"run", "a", "b"}, []string{"accepts at most 1 arg"}},
+		{[]string{"run", "a", "b", "c"}, []string{"accepts at most 2 arg"}},
 		{[]string{"run", "--temp", "hot", "a"}, []string{"--temp"}},
 		{[]string{"run", "--top-p", "1.5", "a"}, []string{"top-p 1.5: want 0 to 1"}},
 		{[]string{"run", "-n", "-1", "a"}, []string{"-n -1"}},

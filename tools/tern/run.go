@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ternvk/tern/model/token"
+	"github.com/ternvk/tern/tools/pull"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -14,16 +15,23 @@ func (a *app) runCommand() *cobra.Command {
 	var chatting chatFlags
 	var raw bool
 	cmd := &cobra.Command{
-		Use:   "run [PROMPT]",
+		Use:   "run [MODEL] [PROMPT]",
 		Short: "Answer one prompt",
 		Long: "Answer one prompt, through the model's chat template. Without PROMPT, or with -, the prompt is read from standard\n" +
-			"input. Standard output gets the answer, standard error the device, the settings, thoughts and speeds.",
+			"input. MODEL is what -m takes; alone it must be a short name of 'tern pull'. Standard output gets the answer, standard error the device, the settings, thoughts and speeds.",
 		Example: `  tern run "What is the capital of France?"
+  tern run bonsai-1.7b "Why is the sky blue?"
   tern run -m model.gguf --temp 0.7 --top-p 0.9 --seed 42 "Write a haiku"
   tern run --raw -n 32 "Once upon a time"
   tern run --device reference < prompt.txt`,
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: usage(cobra.MaximumNArgs(2)),
 		RunE: interruptible(func(ctx context.Context, args []string) error {
+			if len(args) == 2 || len(args) == 1 && pull.IsShort(args[0]) {
+				if a.model != "" {
+					return usagef("-m %s beside %s: want one model", a.model, args[0])
+				}
+				a.model, args = args[0], args[1:]
+			}
 			if err := chatting.check(); err != nil {
 				return err
 			}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ternvk/tern/testdata/sprig"
+)
+
+// hub serves the embedded model under a short name, as Hugging Face would; its bytes stop
+// after limit, if that is not 0.
+func hub(t *testing.T, limit *int) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/prism-ml/Ternary-Bonsai-1.7B-gguf/resolve/main/") {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("X-Linked-Etag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(sprig.Model))))
+		if *limit > 0 {
+			w.Header().Set("Content-Length", fmt.Sprint(len(sprig.Model)))
+			w.Write(sprig.Model[:*limit])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(sprig.Model))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// A model is pulled by its short name and run by it; half a download is never run.
+func TestPull(t *testing.T) {
+	limit := 1 << 20
+	s := hub(t, &limit)
+	models := filepath.Join(t.TempDir(), "модели ☃")
+	tern := func(args ...string) *command {
+		c := prepare(t, "", args...)
+		c.Env = append(os.Environ(), modelsVariable+"="+models, mirrorsVariable+"="+s.URL)
+		return c
+	}
+	const question = "What is the capital of France?"
+	tern("run", "bonsai-1.7b", question).exits(t, exitUsage).complains(t, "bonsai-1.7b", "tern pull bonsai-1.7b")
+	tern("pull", "--offline", "bonsai-1.7b").exits(t, exitFailure).complains(t, "offline")
+	tern("pull", "no-such-name").exits(t, exitUsage).complains(t, "bonsai-8b", "owner/repository")
+	tern("pull", "--sha256", "abc", "bonsai-1.7b").exits(t, exitUsage).complains(t, "64 hexadecimal")
+	tern("pull", "bonsai-4b").exits(t, exitFailure).complains(t, "404")
+
+	c := tern("pull", "bonsai-1.7b") // the server breaks off every time
+	c.Start()
+	part := filepath.Join(models, "prism-ml", "Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0_g64.gguf.part")
+	for range 500 {
+		if info, err := os.Stat(part); err == nil && info.Size() > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.Process.Kill()
+	c.Wait()
+	if info, err := os.Stat(part); err != nil || info.Size() == 0 {
+		t.Fatalf("%v, %v: want a part", info, err)
+	}
+	tern("run", "bonsai-1.7b", question).exits(t, exitUsage).complains(t, "bonsai-1.7b")
+	limit = 0
+	c = tern("pull", "bonsai-1.7b").exits(t, 0)
+	path := strings.TrimSpace(c.out.String())
+	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, sprig.Model) {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	tern("pull", "--offline", "--check", "bonsai-1.7b").exits(t, 0)
+	for _, args := range [][]string{
+		{"run", "bonsai-1.7b", question}, {"run", "-m", "bonsai-1.7b", question}, {"run", "prism-ml/Ternary-Bonsai-1.7B-gguf", question},
+	} {
+		if got := tern(args...).exits(t, 0).out.String(); got != golden(t)[question]+"\n" {
+			t.Errorf("tern %q: %q", args, got)
+		}
+	}
+	tern("run", "-m", "x.gguf", "bonsai-1.7b", question).exits(t, exitUsage).complains(t, "want one model")
+}
