@@ -170,12 +170,7 @@ func (j *job) evaluated() int { return len(j.Prompt) + j.count - len(j.pending) 
 // end ends the job: err is io.EOF for a good end.
 func (j *job) end(err error, f Finish) {
 	j.over = true
-	j.update(func() {
-		j.err, j.finish = err, f
-		if !j.first.IsZero() {
-			j.stats.Decode = time.Since(j.first)
-		}
-	})
+	j.update(func() { j.err, j.finish = err, f })
 	select {
 	case <-j.started:
 	default:

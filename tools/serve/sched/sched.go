@@ -218,3 +218,11 @@ func (e *Engine) publish() {
 		e.status.Room = e.loaded.Room()
 	}
 }
+
+// SetKeepAlive replaces how long an idle model stays loaded.
+func (e *Engine) SetKeepAlive(d time.Duration) {
+	e.mu.Lock()
+	e.keepAlive = d
+	e.mu.Unlock()
+	e.poke()
+}

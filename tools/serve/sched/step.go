@@ -225,7 +225,7 @@ func (e *Engine) say(j *job, t Token) {
 	j.count++
 	j.update(func() {
 		j.tokens = append(j.tokens, t)
-		j.stats.Generated = j.count
+		j.stats.Generated, j.stats.Decode = j.count, time.Since(j.first)
 	})
 	j.pending = []int32{t.ID}
 	if j.count == j.Limit || len(j.session.Tokens()) >= e.cfg.Context {

@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/tools/serve/sched"
+)
+
+// apiError is an error as clients see it.
+type apiError struct {
+	status           int
+	typ, param, code string // as OpenAI has them
+	message          string
+}
+
+func (e *apiError) Error() string { return e.message }
+
+// invalid is a request's mistake; param names the field, if there is one.
+func invalid(param, format string, args ...any) *apiError {
+	return &apiError{http.StatusBadRequest, "invalid_request_error", param, "", fmt.Sprintf(format, args...)}
+}
+
+// retryAfter is how many seconds clients should wait when the server is busy.
+const retryAfter = "2"
+
+// asAPIError finds the status of an error.
+func asAPIError(err error) *apiError {
+	var api *apiError
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &api):
+		return api
+	case errors.As(err, &size):
+		return &apiError{http.StatusRequestEntityTooLarge, "invalid_request_error", "", "request_too_large", fmt.Sprintf("the request is larger than %d bytes", size.Limit)}
+	case errors.Is(err, sched.ErrTooLong):
+		return &apiError{http.StatusBadRequest, "invalid_request_error", "messages", "context_length_exceeded", err.Error()}
+	case errors.Is(err, sched.ErrBusy):
+		return &apiError{http.StatusServiceUnavailable, "unavailable_error", "", "busy", err.Error()}
+	case errors.Is(err, sched.ErrClosed):
+		return &apiError{http.StatusServiceUnavailable, "unavailable_error", "", "shutting_down", err.Error()}
+	case errors.Is(err, graph.ErrDeviceLost), errors.Is(err, graph.ErrOutOfMemory):
+		return &apiError{http.StatusServiceUnavailable, "server_error", "", "device", err.Error()}
+	}
+	return &apiError{http.StatusInternalServerError, "server_error", "", "", err.Error()}
+}
+
+// openAIError is the body of an error.
+func openAIError(e *apiError) any {
+	nullable := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	return map[string]any{"error": map[string]any{"message": e.message, "type": e.typ, "param": nullable(e.param), "code": nullable(e.code)}}
+}
+
+func writeOpenAIError(w http.ResponseWriter, e *apiError) { writeError(w, e, openAIError(e)) }
+
+func writeOllamaError(w http.ResponseWriter, e *apiError) {
+	writeError(w, e, map[string]string{"error": e.message})
+}
+
+func writeError(w http.ResponseWriter, e *apiError, body any) {
+	if e.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	writeJSON(w, e.status, body)
+}
+
+// writeJSON answers with a JSON value. A client that does not take it has gone.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v)
+}
+
+// readJSON decodes the body of a request.
+func readJSON(r *http.Request, v any) error {
+	d := json.NewDecoder(r.Body)
+	if err := d.Decode(v); err != nil {
+		var size *http.MaxBytesError
+		var field *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &size):
+			return err
+		case errors.As(err, &field):
+			return invalid(field.Field, "%s: a JSON %s, want %s", field.Field, field.Value, field.Type)
+		case errors.Is(err, io.EOF):
+			return invalid("", "the request has no body")
+		}
+		return invalid("", "the request is no JSON: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return invalid("", "text after the JSON of the request")
+	}
+	return nil
+}
+
+// clientGone reports whether an error only says that nobody listens any more.
+func clientGone(r *http.Request, err error) bool {
+	return r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, r.Context().Err()))
+}

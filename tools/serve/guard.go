@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// guard is what every request passes: is it for this server, may its page ask, has it
+// the key, is it small enough.
+func (s *Server) guard(next http.Handler) http.Handler {
+	key := sha256.Sum256([]byte(s.o.APIKey))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fail := writeOpenAIError
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			fail = writeOllamaError
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if s.o.Local && !localHost(r.Host) {
+			fail(w, &apiError{http.StatusForbidden, "invalid_request_error", "", "host_not_allowed", "this server answers requests for the local host only"})
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r.Host) {
+			if !slices.Contains(s.o.CORS, origin) && !slices.Contains(s.o.CORS, "*") {
+				fail(w, &apiError{http.StatusForbidden, "invalid_request_error", "", "origin_not_allowed", "pages of " + origin + " may not use this server: start it with --cors to allow that"})
+				return
+			}
+			h := w.Header()
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Add("Vary", "Origin")
+			if r.Method == http.MethodOptions {
+				h.Set("Access-Control-Allow-Methods", "GET, POST")
+				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+				h.Set("Access-Control-Max-Age", "600")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		if s.o.APIKey != "" && !open(r.URL.Path) {
+			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			sum := sha256.Sum256([]byte(given))
+			if subtle.ConstantTimeCompare(sum[:], key[:]) != 1 {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				fail(w, &apiError{http.StatusUnauthorized, "authentication_error", "", "invalid_api_key", "the API key is missing or wrong"})
+				return
+			}
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// localHost reports whether a Host header means this machine by its own names.
+func localHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
+}
+
+// sameHost reports whether an origin is this server's own.
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host == host
+}
