@@ -19,7 +19,7 @@ import (
 func TestInspect(t *testing.T) {
 	path := modelFile(t)
 	for _, args := range [][]string{{"inspect", "--json"}, {"inspect", "--json", path}, {"inspect", "--json", "-m", path}} {
-		var r report
+		var r inspection
 		decode(t, prepare(t, "", args...).exits(t, 0).out.Bytes(), &r)
 		if r.Params != 8395008 || len(r.Tensors) != 90 || len(r.Totals) != 2 || r.Memory == nil {
 			t.Fatalf("%q: %d parameters, %d tensors, %d types, memory %v", args, r.Params, len(r.Tensors), len(r.Totals), r.Memory)
@@ -32,7 +32,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("memory %+v", m)
 		}
 	}
-	var small report
+	var small inspection
 	decode(t, prepare(t, "", "inspect", "--json", "-c", "128").exits(t, 0).out.Bytes(), &small)
 	if small.Memory.Context != 128 {
 		t.Errorf("memory for 128 positions: %+v", small.Memory)

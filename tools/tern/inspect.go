@@ -16,8 +16,8 @@ import (
 	"github.com/ternvk/tern/model/gguf"
 )
 
-// report is what inspect finds, as its JSON spells it.
-type report struct {
+// inspection is what inspect finds, as its JSON spells it.
+type inspection struct {
 	File     string         `json:"file"`
 	Version  uint32         `json:"gguf_version"`
 	Bytes    uint64         `json:"tensor_bytes"`
@@ -122,8 +122,8 @@ const (
 	shownText     = 72
 )
 
-func describe(f *gguf.File, full bool) report {
-	r := report{File: f.Name, Version: f.Version}
+func describe(f *gguf.File, full bool) inspection {
+	r := inspection{File: f.Name, Version: f.Version}
 	for _, kv := range f.Meta {
 		m := metaReport{Key: kv.Key, Value: kv.Value}
 		v := reflect.ValueOf(kv.Value)
@@ -165,7 +165,7 @@ func widen(b []uint8) []int {
 	return out
 }
 
-func (a *app) printReport(r report, full bool) error {
+func (a *app) printReport(r inspection, full bool) error {
 	fmt.Fprintf(a.out, "%s: GGUF version %d, %d tensors, %s parameters, %s\n", r.File, r.Version, len(r.Tensors), countText(r.Params), sizeText(r.Bytes))
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\nmetadata\n")

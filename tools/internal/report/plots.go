@@ -13,6 +13,8 @@ import (
 	"gonum.org/v1/plot/palette/moreland"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Axes say what a plot shows.
@@ -29,6 +31,7 @@ type Line struct {
 
 const (
 	width, height = 640, 300 // points
+	margin        = 16       // for what stands out on the right
 	mapCells      = 64       // of a map, at most, each way
 	histogramBins = 60
 )
@@ -57,10 +60,10 @@ func newPlot(a Axes) *plot.Plot {
 func (p *Page) draw(pl *plot.Plot, dropped int, err error) {
 	var b bytes.Buffer
 	if err == nil {
-		w, e := pl.WriterTo(width, height, "svg")
-		if err = e; err == nil {
-			_, err = w.WriteTo(&b)
-		}
+		canvas := vgsvg.New(width, height)
+		pl.BackgroundColor = color.Transparent // the page gives the whole picture one
+		pl.Draw(draw.Crop(draw.New(canvas), 0, -margin, 0, 0))
+		_, err = canvas.WriteTo(&b)
 	}
 	if err != nil {
 		if p.err == nil {

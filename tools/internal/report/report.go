@@ -91,7 +91,7 @@ h1 { margin-bottom: 0; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #8884; }
 .wide { overflow-x: auto; }
-svg { display: block; width: 100%; height: auto; margin: 1rem 0 .3rem; border-radius: 6px; }
+svg { display: block; width: 100%; height: auto; margin: 1rem 0 .3rem; padding: .5rem; box-sizing: border-box; background: #fff; border-radius: 6px; }
 svg text { font-family: system-ui, "Liberation Sans", Arial, sans-serif !important; }
 </style>
 </head>
