@@ -10,6 +10,7 @@ const (
 	QueueFamilyIgnored        = ^uint32(0)
 	QueueFamilyExternal       = ^uint32(1)
 	RemainingMipLevels        = ^uint32(0)
+	SubpassExternal           = ^uint32(0)
 	RemainingArrayLayers      = ^uint32(0)
 	MaxMemoryTypes            = 32
 	MaxMemoryHeaps            = 16
@@ -82,6 +83,8 @@ const (
 	KHRShaderSubgroupUniformControlFlowExtensionName = "VK_KHR_shader_subgroup_uniform_control_flow"
 	KHRSpirv14ExtensionName                          = "VK_KHR_spirv_1_4"
 	KHRStorageBufferStorageClassExtensionName        = "VK_KHR_storage_buffer_storage_class"
+	KHRSurfaceExtensionName                          = "VK_KHR_surface"
+	KHRSwapchainExtensionName                        = "VK_KHR_swapchain"
 	EXTSubgroupSizeControlExtensionName              = "VK_EXT_subgroup_size_control"
 	KHRSynchronization2ExtensionName                 = "VK_KHR_synchronization2"
 	KHRTimelineSemaphoreExtensionName                = "VK_KHR_timeline_semaphore"
@@ -212,6 +215,84 @@ func (s *ApplicationInfo) fill() *header {
 	return (*header)(unsafe.Pointer(s))
 }
 
+// AttachmentDescription is VkAttachmentDescription (Vulkan 1.0).
+type AttachmentDescription struct {
+	Flags          AttachmentDescriptionFlags
+	Format         Format
+	Samples        SampleCountFlags
+	LoadOp         AttachmentLoadOp
+	StoreOp        AttachmentStoreOp
+	StencilLoadOp  AttachmentLoadOp
+	StencilStoreOp AttachmentStoreOp
+	InitialLayout  ImageLayout
+	FinalLayout    ImageLayout
+}
+
+// AttachmentDescriptionFlags is VkAttachmentDescriptionFlags (Vulkan 1.0).
+type AttachmentDescriptionFlags uint32
+
+// Values of AttachmentDescriptionFlags.
+const (
+	AttachmentDescriptionMayAliasBit                         AttachmentDescriptionFlags = 0x1
+	AttachmentDescriptionResolveSkipTransferFunctionBitKHR   AttachmentDescriptionFlags = 0x2
+	AttachmentDescriptionResolveEnableTransferFunctionBitKHR AttachmentDescriptionFlags = 0x4
+)
+
+// AttachmentLoadOp is VkAttachmentLoadOp (Vulkan 1.0).
+type AttachmentLoadOp int32
+
+// Values of AttachmentLoadOp.
+const (
+	AttachmentLoadOpLoad     AttachmentLoadOp = 0
+	AttachmentLoadOpClear    AttachmentLoadOp = 1
+	AttachmentLoadOpDontCare AttachmentLoadOp = 2
+	AttachmentLoadOpNone     AttachmentLoadOp = 1000400000
+)
+
+// String is the C name of the value.
+func (v AttachmentLoadOp) String() string {
+	switch v {
+	case AttachmentLoadOpLoad:
+		return "VK_ATTACHMENT_LOAD_OP_LOAD"
+	case AttachmentLoadOpClear:
+		return "VK_ATTACHMENT_LOAD_OP_CLEAR"
+	case AttachmentLoadOpDontCare:
+		return "VK_ATTACHMENT_LOAD_OP_DONT_CARE"
+	case AttachmentLoadOpNone:
+		return "VK_ATTACHMENT_LOAD_OP_NONE"
+	}
+	return unnamed("VkAttachmentLoadOp", int32(v))
+}
+
+// AttachmentReference is VkAttachmentReference (Vulkan 1.0).
+type AttachmentReference struct {
+	Attachment uint32
+	Layout     ImageLayout
+}
+
+// AttachmentStoreOp is VkAttachmentStoreOp (Vulkan 1.0).
+type AttachmentStoreOp int32
+
+// Values of AttachmentStoreOp.
+const (
+	AttachmentStoreOpStore    AttachmentStoreOp = 0
+	AttachmentStoreOpDontCare AttachmentStoreOp = 1
+	AttachmentStoreOpNone     AttachmentStoreOp = 1000301000
+)
+
+// String is the C name of the value.
+func (v AttachmentStoreOp) String() string {
+	switch v {
+	case AttachmentStoreOpStore:
+		return "VK_ATTACHMENT_STORE_OP_STORE"
+	case AttachmentStoreOpDontCare:
+		return "VK_ATTACHMENT_STORE_OP_DONT_CARE"
+	case AttachmentStoreOpNone:
+		return "VK_ATTACHMENT_STORE_OP_NONE"
+	}
+	return unnamed("VkAttachmentStoreOp", int32(v))
+}
+
 // BindBufferMemoryInfo is VkBindBufferMemoryInfo (Vulkan 1.1).
 type BindBufferMemoryInfo struct {
 	SType        StructureType
@@ -246,6 +327,244 @@ func (s *BindMemoryStatus) fill() *header {
 		s.SType = StructureTypeBindMemoryStatus
 	}
 	return (*header)(unsafe.Pointer(s))
+}
+
+// BlendFactor is VkBlendFactor (Vulkan 1.0).
+type BlendFactor int32
+
+// Values of BlendFactor.
+const (
+	BlendFactorZero                  BlendFactor = 0
+	BlendFactorOne                   BlendFactor = 1
+	BlendFactorSrcColor              BlendFactor = 2
+	BlendFactorOneMinusSrcColor      BlendFactor = 3
+	BlendFactorDstColor              BlendFactor = 4
+	BlendFactorOneMinusDstColor      BlendFactor = 5
+	BlendFactorSrcAlpha              BlendFactor = 6
+	BlendFactorOneMinusSrcAlpha      BlendFactor = 7
+	BlendFactorDstAlpha              BlendFactor = 8
+	BlendFactorOneMinusDstAlpha      BlendFactor = 9
+	BlendFactorConstantColor         BlendFactor = 10
+	BlendFactorOneMinusConstantColor BlendFactor = 11
+	BlendFactorConstantAlpha         BlendFactor = 12
+	BlendFactorOneMinusConstantAlpha BlendFactor = 13
+	BlendFactorSrcAlphaSaturate      BlendFactor = 14
+	BlendFactorSrc1Color             BlendFactor = 15
+	BlendFactorOneMinusSrc1Color     BlendFactor = 16
+	BlendFactorSrc1Alpha             BlendFactor = 17
+	BlendFactorOneMinusSrc1Alpha     BlendFactor = 18
+)
+
+// String is the C name of the value.
+func (v BlendFactor) String() string {
+	switch v {
+	case BlendFactorZero:
+		return "VK_BLEND_FACTOR_ZERO"
+	case BlendFactorOne:
+		return "VK_BLEND_FACTOR_ONE"
+	case BlendFactorSrcColor:
+		return "VK_BLEND_FACTOR_SRC_COLOR"
+	case BlendFactorOneMinusSrcColor:
+		return "VK_BLEND_FACTOR_ONE_MINUS_SRC_COLOR"
+	case BlendFactorDstColor:
+		return "VK_BLEND_FACTOR_DST_COLOR"
+	case BlendFactorOneMinusDstColor:
+		return "VK_BLEND_FACTOR_ONE_MINUS_DST_COLOR"
+	case BlendFactorSrcAlpha:
+		return "VK_BLEND_FACTOR_SRC_ALPHA"
+	case BlendFactorOneMinusSrcAlpha:
+		return "VK_BLEND_FACTOR_ONE_MINUS_SRC_ALPHA"
+	case BlendFactorDstAlpha:
+		return "VK_BLEND_FACTOR_DST_ALPHA"
+	case BlendFactorOneMinusDstAlpha:
+		return "VK_BLEND_FACTOR_ONE_MINUS_DST_ALPHA"
+	case BlendFactorConstantColor:
+		return "VK_BLEND_FACTOR_CONSTANT_COLOR"
+	case BlendFactorOneMinusConstantColor:
+		return "VK_BLEND_FACTOR_ONE_MINUS_CONSTANT_COLOR"
+	case BlendFactorConstantAlpha:
+		return "VK_BLEND_FACTOR_CONSTANT_ALPHA"
+	case BlendFactorOneMinusConstantAlpha:
+		return "VK_BLEND_FACTOR_ONE_MINUS_CONSTANT_ALPHA"
+	case BlendFactorSrcAlphaSaturate:
+		return "VK_BLEND_FACTOR_SRC_ALPHA_SATURATE"
+	case BlendFactorSrc1Color:
+		return "VK_BLEND_FACTOR_SRC1_COLOR"
+	case BlendFactorOneMinusSrc1Color:
+		return "VK_BLEND_FACTOR_ONE_MINUS_SRC1_COLOR"
+	case BlendFactorSrc1Alpha:
+		return "VK_BLEND_FACTOR_SRC1_ALPHA"
+	case BlendFactorOneMinusSrc1Alpha:
+		return "VK_BLEND_FACTOR_ONE_MINUS_SRC1_ALPHA"
+	}
+	return unnamed("VkBlendFactor", int32(v))
+}
+
+// BlendOp is VkBlendOp (Vulkan 1.0).
+type BlendOp int32
+
+// Values of BlendOp.
+const (
+	BlendOpAdd                 BlendOp = 0
+	BlendOpSubtract            BlendOp = 1
+	BlendOpReverseSubtract     BlendOp = 2
+	BlendOpMin                 BlendOp = 3
+	BlendOpMax                 BlendOp = 4
+	BlendOpZeroEXT             BlendOp = 1000148000
+	BlendOpSrcEXT              BlendOp = 1000148001
+	BlendOpDstEXT              BlendOp = 1000148002
+	BlendOpSrcOverEXT          BlendOp = 1000148003
+	BlendOpDstOverEXT          BlendOp = 1000148004
+	BlendOpSrcInEXT            BlendOp = 1000148005
+	BlendOpDstInEXT            BlendOp = 1000148006
+	BlendOpSrcOutEXT           BlendOp = 1000148007
+	BlendOpDstOutEXT           BlendOp = 1000148008
+	BlendOpSrcAtopEXT          BlendOp = 1000148009
+	BlendOpDstAtopEXT          BlendOp = 1000148010
+	BlendOpXorEXT              BlendOp = 1000148011
+	BlendOpMultiplyEXT         BlendOp = 1000148012
+	BlendOpScreenEXT           BlendOp = 1000148013
+	BlendOpOverlayEXT          BlendOp = 1000148014
+	BlendOpDarkenEXT           BlendOp = 1000148015
+	BlendOpLightenEXT          BlendOp = 1000148016
+	BlendOpColordodgeEXT       BlendOp = 1000148017
+	BlendOpColorburnEXT        BlendOp = 1000148018
+	BlendOpHardlightEXT        BlendOp = 1000148019
+	BlendOpSoftlightEXT        BlendOp = 1000148020
+	BlendOpDifferenceEXT       BlendOp = 1000148021
+	BlendOpExclusionEXT        BlendOp = 1000148022
+	BlendOpInvertEXT           BlendOp = 1000148023
+	BlendOpInvertRgbEXT        BlendOp = 1000148024
+	BlendOpLineardodgeEXT      BlendOp = 1000148025
+	BlendOpLinearburnEXT       BlendOp = 1000148026
+	BlendOpVividlightEXT       BlendOp = 1000148027
+	BlendOpLinearlightEXT      BlendOp = 1000148028
+	BlendOpPinlightEXT         BlendOp = 1000148029
+	BlendOpHardmixEXT          BlendOp = 1000148030
+	BlendOpHslHueEXT           BlendOp = 1000148031
+	BlendOpHslSaturationEXT    BlendOp = 1000148032
+	BlendOpHslColorEXT         BlendOp = 1000148033
+	BlendOpHslLuminosityEXT    BlendOp = 1000148034
+	BlendOpPlusEXT             BlendOp = 1000148035
+	BlendOpPlusClampedEXT      BlendOp = 1000148036
+	BlendOpPlusClampedAlphaEXT BlendOp = 1000148037
+	BlendOpPlusDarkerEXT       BlendOp = 1000148038
+	BlendOpMinusEXT            BlendOp = 1000148039
+	BlendOpMinusClampedEXT     BlendOp = 1000148040
+	BlendOpContrastEXT         BlendOp = 1000148041
+	BlendOpInvertOvgEXT        BlendOp = 1000148042
+	BlendOpRedEXT              BlendOp = 1000148043
+	BlendOpGreenEXT            BlendOp = 1000148044
+	BlendOpBlueEXT             BlendOp = 1000148045
+)
+
+// String is the C name of the value.
+func (v BlendOp) String() string {
+	switch v {
+	case BlendOpAdd:
+		return "VK_BLEND_OP_ADD"
+	case BlendOpSubtract:
+		return "VK_BLEND_OP_SUBTRACT"
+	case BlendOpReverseSubtract:
+		return "VK_BLEND_OP_REVERSE_SUBTRACT"
+	case BlendOpMin:
+		return "VK_BLEND_OP_MIN"
+	case BlendOpMax:
+		return "VK_BLEND_OP_MAX"
+	case BlendOpZeroEXT:
+		return "VK_BLEND_OP_ZERO_EXT"
+	case BlendOpSrcEXT:
+		return "VK_BLEND_OP_SRC_EXT"
+	case BlendOpDstEXT:
+		return "VK_BLEND_OP_DST_EXT"
+	case BlendOpSrcOverEXT:
+		return "VK_BLEND_OP_SRC_OVER_EXT"
+	case BlendOpDstOverEXT:
+		return "VK_BLEND_OP_DST_OVER_EXT"
+	case BlendOpSrcInEXT:
+		return "VK_BLEND_OP_SRC_IN_EXT"
+	case BlendOpDstInEXT:
+		return "VK_BLEND_OP_DST_IN_EXT"
+	case BlendOpSrcOutEXT:
+		return "VK_BLEND_OP_SRC_OUT_EXT"
+	case BlendOpDstOutEXT:
+		return "VK_BLEND_OP_DST_OUT_EXT"
+	case BlendOpSrcAtopEXT:
+		return "VK_BLEND_OP_SRC_ATOP_EXT"
+	case BlendOpDstAtopEXT:
+		return "VK_BLEND_OP_DST_ATOP_EXT"
+	case BlendOpXorEXT:
+		return "VK_BLEND_OP_XOR_EXT"
+	case BlendOpMultiplyEXT:
+		return "VK_BLEND_OP_MULTIPLY_EXT"
+	case BlendOpScreenEXT:
+		return "VK_BLEND_OP_SCREEN_EXT"
+	case BlendOpOverlayEXT:
+		return "VK_BLEND_OP_OVERLAY_EXT"
+	case BlendOpDarkenEXT:
+		return "VK_BLEND_OP_DARKEN_EXT"
+	case BlendOpLightenEXT:
+		return "VK_BLEND_OP_LIGHTEN_EXT"
+	case BlendOpColordodgeEXT:
+		return "VK_BLEND_OP_COLORDODGE_EXT"
+	case BlendOpColorburnEXT:
+		return "VK_BLEND_OP_COLORBURN_EXT"
+	case BlendOpHardlightEXT:
+		return "VK_BLEND_OP_HARDLIGHT_EXT"
+	case BlendOpSoftlightEXT:
+		return "VK_BLEND_OP_SOFTLIGHT_EXT"
+	case BlendOpDifferenceEXT:
+		return "VK_BLEND_OP_DIFFERENCE_EXT"
+	case BlendOpExclusionEXT:
+		return "VK_BLEND_OP_EXCLUSION_EXT"
+	case BlendOpInvertEXT:
+		return "VK_BLEND_OP_INVERT_EXT"
+	case BlendOpInvertRgbEXT:
+		return "VK_BLEND_OP_INVERT_RGB_EXT"
+	case BlendOpLineardodgeEXT:
+		return "VK_BLEND_OP_LINEARDODGE_EXT"
+	case BlendOpLinearburnEXT:
+		return "VK_BLEND_OP_LINEARBURN_EXT"
+	case BlendOpVividlightEXT:
+		return "VK_BLEND_OP_VIVIDLIGHT_EXT"
+	case BlendOpLinearlightEXT:
+		return "VK_BLEND_OP_LINEARLIGHT_EXT"
+	case BlendOpPinlightEXT:
+		return "VK_BLEND_OP_PINLIGHT_EXT"
+	case BlendOpHardmixEXT:
+		return "VK_BLEND_OP_HARDMIX_EXT"
+	case BlendOpHslHueEXT:
+		return "VK_BLEND_OP_HSL_HUE_EXT"
+	case BlendOpHslSaturationEXT:
+		return "VK_BLEND_OP_HSL_SATURATION_EXT"
+	case BlendOpHslColorEXT:
+		return "VK_BLEND_OP_HSL_COLOR_EXT"
+	case BlendOpHslLuminosityEXT:
+		return "VK_BLEND_OP_HSL_LUMINOSITY_EXT"
+	case BlendOpPlusEXT:
+		return "VK_BLEND_OP_PLUS_EXT"
+	case BlendOpPlusClampedEXT:
+		return "VK_BLEND_OP_PLUS_CLAMPED_EXT"
+	case BlendOpPlusClampedAlphaEXT:
+		return "VK_BLEND_OP_PLUS_CLAMPED_ALPHA_EXT"
+	case BlendOpPlusDarkerEXT:
+		return "VK_BLEND_OP_PLUS_DARKER_EXT"
+	case BlendOpMinusEXT:
+		return "VK_BLEND_OP_MINUS_EXT"
+	case BlendOpMinusClampedEXT:
+		return "VK_BLEND_OP_MINUS_CLAMPED_EXT"
+	case BlendOpContrastEXT:
+		return "VK_BLEND_OP_CONTRAST_EXT"
+	case BlendOpInvertOvgEXT:
+		return "VK_BLEND_OP_INVERT_OVG_EXT"
+	case BlendOpRedEXT:
+		return "VK_BLEND_OP_RED_EXT"
+	case BlendOpGreenEXT:
+		return "VK_BLEND_OP_GREEN_EXT"
+	case BlendOpBlueEXT:
+		return "VK_BLEND_OP_BLUE_EXT"
+	}
+	return unnamed("VkBlendOp", int32(v))
 }
 
 // BorderColor is VkBorderColor (Vulkan 1.0).
@@ -595,6 +914,91 @@ func (s *CalibratedTimestampInfoKHR) fill() *header {
 	return (*header)(unsafe.Pointer(s))
 }
 
+// ClearColorValue is VkClearColorValue (Vulkan 1.0).
+type ClearColorValue [4]uint32
+
+// ClearDepthStencilValue is VkClearDepthStencilValue (Vulkan 1.0).
+type ClearDepthStencilValue struct {
+	Depth   float32
+	Stencil uint32
+}
+
+// ClearValue is VkClearValue (Vulkan 1.0).
+type ClearValue [4]uint32
+
+// ColorComponentFlags is VkColorComponentFlags (Vulkan 1.0).
+type ColorComponentFlags uint32
+
+// Values of ColorComponentFlags.
+const (
+	ColorComponentRBit ColorComponentFlags = 0x1
+	ColorComponentGBit ColorComponentFlags = 0x2
+	ColorComponentBBit ColorComponentFlags = 0x4
+	ColorComponentABit ColorComponentFlags = 0x8
+)
+
+// ColorSpaceKHR is VkColorSpaceKHR (VK_KHR_surface).
+type ColorSpaceKHR int32
+
+// Values of ColorSpaceKHR.
+const (
+	ColorSpaceSrgbNonlinearKHR         ColorSpaceKHR = 0
+	ColorSpaceDisplayP3NonlinearEXT    ColorSpaceKHR = 1000104001
+	ColorSpaceExtendedSrgbLinearEXT    ColorSpaceKHR = 1000104002
+	ColorSpaceDisplayP3LinearEXT       ColorSpaceKHR = 1000104003
+	ColorSpaceDciP3NonlinearEXT        ColorSpaceKHR = 1000104004
+	ColorSpaceBt709LinearEXT           ColorSpaceKHR = 1000104005
+	ColorSpaceBt709NonlinearEXT        ColorSpaceKHR = 1000104006
+	ColorSpaceBt2020LinearEXT          ColorSpaceKHR = 1000104007
+	ColorSpaceHdr10St2084EXT           ColorSpaceKHR = 1000104008
+	ColorSpaceDolbyvisionEXT           ColorSpaceKHR = 1000104009
+	ColorSpaceHdr10HlgEXT              ColorSpaceKHR = 1000104010
+	ColorSpaceAdobergbLinearEXT        ColorSpaceKHR = 1000104011
+	ColorSpaceAdobergbNonlinearEXT     ColorSpaceKHR = 1000104012
+	ColorSpacePassThroughEXT           ColorSpaceKHR = 1000104013
+	ColorSpaceExtendedSrgbNonlinearEXT ColorSpaceKHR = 1000104014
+	ColorSpaceDisplayNativeAMD         ColorSpaceKHR = 1000213000
+)
+
+// String is the C name of the value.
+func (v ColorSpaceKHR) String() string {
+	switch v {
+	case ColorSpaceSrgbNonlinearKHR:
+		return "VK_COLOR_SPACE_SRGB_NONLINEAR_KHR"
+	case ColorSpaceDisplayP3NonlinearEXT:
+		return "VK_COLOR_SPACE_DISPLAY_P3_NONLINEAR_EXT"
+	case ColorSpaceExtendedSrgbLinearEXT:
+		return "VK_COLOR_SPACE_EXTENDED_SRGB_LINEAR_EXT"
+	case ColorSpaceDisplayP3LinearEXT:
+		return "VK_COLOR_SPACE_DISPLAY_P3_LINEAR_EXT"
+	case ColorSpaceDciP3NonlinearEXT:
+		return "VK_COLOR_SPACE_DCI_P3_NONLINEAR_EXT"
+	case ColorSpaceBt709LinearEXT:
+		return "VK_COLOR_SPACE_BT709_LINEAR_EXT"
+	case ColorSpaceBt709NonlinearEXT:
+		return "VK_COLOR_SPACE_BT709_NONLINEAR_EXT"
+	case ColorSpaceBt2020LinearEXT:
+		return "VK_COLOR_SPACE_BT2020_LINEAR_EXT"
+	case ColorSpaceHdr10St2084EXT:
+		return "VK_COLOR_SPACE_HDR10_ST2084_EXT"
+	case ColorSpaceDolbyvisionEXT:
+		return "VK_COLOR_SPACE_DOLBYVISION_EXT"
+	case ColorSpaceHdr10HlgEXT:
+		return "VK_COLOR_SPACE_HDR10_HLG_EXT"
+	case ColorSpaceAdobergbLinearEXT:
+		return "VK_COLOR_SPACE_ADOBERGB_LINEAR_EXT"
+	case ColorSpaceAdobergbNonlinearEXT:
+		return "VK_COLOR_SPACE_ADOBERGB_NONLINEAR_EXT"
+	case ColorSpacePassThroughEXT:
+		return "VK_COLOR_SPACE_PASS_THROUGH_EXT"
+	case ColorSpaceExtendedSrgbNonlinearEXT:
+		return "VK_COLOR_SPACE_EXTENDED_SRGB_NONLINEAR_EXT"
+	case ColorSpaceDisplayNativeAMD:
+		return "VK_COLOR_SPACE_DISPLAY_NATIVE_AMD"
+	}
+	return unnamed("VkColorSpaceKHR", int32(v))
+}
+
 // CommandBuffer is VkCommandBuffer (Vulkan 1.0).
 type CommandBuffer uintptr
 
@@ -914,6 +1318,17 @@ func (v ComponentTypeKHR) String() string {
 	return unnamed("VkComponentTypeKHR", int32(v))
 }
 
+// CompositeAlphaFlagsKHR is VkCompositeAlphaFlagsKHR (VK_KHR_surface).
+type CompositeAlphaFlagsKHR uint32
+
+// Values of CompositeAlphaFlagsKHR.
+const (
+	CompositeAlphaOpaqueBitKHR         CompositeAlphaFlagsKHR = 0x1
+	CompositeAlphaPreMultipliedBitKHR  CompositeAlphaFlagsKHR = 0x2
+	CompositeAlphaPostMultipliedBitKHR CompositeAlphaFlagsKHR = 0x4
+	CompositeAlphaInheritBitKHR        CompositeAlphaFlagsKHR = 0x8
+)
+
 // ComputePipelineCreateInfo is VkComputePipelineCreateInfo (Vulkan 1.0).
 type ComputePipelineCreateInfo struct {
 	SType              StructureType
@@ -1038,6 +1453,17 @@ func (s *CopyDescriptorSet) fill() *header {
 	}
 	return (*header)(unsafe.Pointer(s))
 }
+
+// CullModeFlags is VkCullModeFlags (Vulkan 1.0).
+type CullModeFlags uint32
+
+// Values of CullModeFlags.
+const (
+	CullModeNone         CullModeFlags = 0x0
+	CullModeFrontBit     CullModeFlags = 0x1
+	CullModeBackBit      CullModeFlags = 0x2
+	CullModeFrontAndBack CullModeFlags = 0x3
+)
 
 // DebugUtilsLabelEXT is VkDebugUtilsLabelEXT (VK_EXT_debug_utils).
 type DebugUtilsLabelEXT struct {
@@ -1792,6 +2218,239 @@ func (v DriverId) String() string {
 	return unnamed("VkDriverId", int32(v))
 }
 
+// DynamicState is VkDynamicState (Vulkan 1.0).
+type DynamicState int32
+
+// Values of DynamicState.
+const (
+	DynamicStateViewport                            DynamicState = 0
+	DynamicStateScissor                             DynamicState = 1
+	DynamicStateLineWidth                           DynamicState = 2
+	DynamicStateDepthBias                           DynamicState = 3
+	DynamicStateBlendConstants                      DynamicState = 4
+	DynamicStateDepthBounds                         DynamicState = 5
+	DynamicStateStencilCompareMask                  DynamicState = 6
+	DynamicStateStencilWriteMask                    DynamicState = 7
+	DynamicStateStencilReference                    DynamicState = 8
+	DynamicStateCullMode                            DynamicState = 1000267000
+	DynamicStateFrontFace                           DynamicState = 1000267001
+	DynamicStatePrimitiveTopology                   DynamicState = 1000267002
+	DynamicStateViewportWithCount                   DynamicState = 1000267003
+	DynamicStateScissorWithCount                    DynamicState = 1000267004
+	DynamicStateVertexInputBindingStride            DynamicState = 1000267005
+	DynamicStateDepthTestEnable                     DynamicState = 1000267006
+	DynamicStateDepthWriteEnable                    DynamicState = 1000267007
+	DynamicStateDepthCompareOp                      DynamicState = 1000267008
+	DynamicStateDepthBoundsTestEnable               DynamicState = 1000267009
+	DynamicStateStencilTestEnable                   DynamicState = 1000267010
+	DynamicStateStencilOp                           DynamicState = 1000267011
+	DynamicStateRasterizerDiscardEnable             DynamicState = 1000377001
+	DynamicStateDepthBiasEnable                     DynamicState = 1000377002
+	DynamicStatePrimitiveRestartEnable              DynamicState = 1000377004
+	DynamicStateLineStipple                         DynamicState = 1000259000
+	DynamicStateViewportWScalingNV                  DynamicState = 1000087000
+	DynamicStateDiscardRectangleEXT                 DynamicState = 1000099000
+	DynamicStateDiscardRectangleEnableEXT           DynamicState = 1000099001
+	DynamicStateDiscardRectangleModeEXT             DynamicState = 1000099002
+	DynamicStateSampleLocationsEXT                  DynamicState = 1000143000
+	DynamicStateRayTracingPipelineStackSizeKHR      DynamicState = 1000347000
+	DynamicStateViewportShadingRatePaletteNV        DynamicState = 1000164004
+	DynamicStateViewportCoarseSampleOrderNV         DynamicState = 1000164006
+	DynamicStateExclusiveScissorEnableNV            DynamicState = 1000205000
+	DynamicStateExclusiveScissorNV                  DynamicState = 1000205001
+	DynamicStateFragmentShadingRateKHR              DynamicState = 1000226000
+	DynamicStateVertexInputEXT                      DynamicState = 1000352000
+	DynamicStatePatchControlPointsEXT               DynamicState = 1000377000
+	DynamicStateLogicOpEXT                          DynamicState = 1000377003
+	DynamicStateColorWriteEnableEXT                 DynamicState = 1000381000
+	DynamicStateDepthClampEnableEXT                 DynamicState = 1000455003
+	DynamicStatePolygonModeEXT                      DynamicState = 1000455004
+	DynamicStateRasterizationSamplesEXT             DynamicState = 1000455005
+	DynamicStateSampleMaskEXT                       DynamicState = 1000455006
+	DynamicStateAlphaToCoverageEnableEXT            DynamicState = 1000455007
+	DynamicStateAlphaToOneEnableEXT                 DynamicState = 1000455008
+	DynamicStateLogicOpEnableEXT                    DynamicState = 1000455009
+	DynamicStateColorBlendEnableEXT                 DynamicState = 1000455010
+	DynamicStateColorBlendEquationEXT               DynamicState = 1000455011
+	DynamicStateColorWriteMaskEXT                   DynamicState = 1000455012
+	DynamicStateTessellationDomainOriginEXT         DynamicState = 1000455002
+	DynamicStateRasterizationStreamEXT              DynamicState = 1000455013
+	DynamicStateConservativeRasterizationModeEXT    DynamicState = 1000455014
+	DynamicStateExtraPrimitiveOverestimationSizeEXT DynamicState = 1000455015
+	DynamicStateDepthClipEnableEXT                  DynamicState = 1000455016
+	DynamicStateSampleLocationsEnableEXT            DynamicState = 1000455017
+	DynamicStateColorBlendAdvancedEXT               DynamicState = 1000455018
+	DynamicStateProvokingVertexModeEXT              DynamicState = 1000455019
+	DynamicStateLineRasterizationModeEXT            DynamicState = 1000455020
+	DynamicStateLineStippleEnableEXT                DynamicState = 1000455021
+	DynamicStateDepthClipNegativeOneToOneEXT        DynamicState = 1000455022
+	DynamicStateViewportWScalingEnableNV            DynamicState = 1000455023
+	DynamicStateViewportSwizzleNV                   DynamicState = 1000455024
+	DynamicStateCoverageToColorEnableNV             DynamicState = 1000455025
+	DynamicStateCoverageToColorLocationNV           DynamicState = 1000455026
+	DynamicStateCoverageModulationModeNV            DynamicState = 1000455027
+	DynamicStateCoverageModulationTableEnableNV     DynamicState = 1000455028
+	DynamicStateCoverageModulationTableNV           DynamicState = 1000455029
+	DynamicStateShadingRateImageEnableNV            DynamicState = 1000455030
+	DynamicStateRepresentativeFragmentTestEnableNV  DynamicState = 1000455031
+	DynamicStateCoverageReductionModeNV             DynamicState = 1000455032
+	DynamicStateAttachmentFeedbackLoopEnableEXT     DynamicState = 1000524000
+	DynamicStateDepthClampRangeEXT                  DynamicState = 1000582000
+)
+
+// String is the C name of the value.
+func (v DynamicState) String() string {
+	switch v {
+	case DynamicStateViewport:
+		return "VK_DYNAMIC_STATE_VIEWPORT"
+	case DynamicStateScissor:
+		return "VK_DYNAMIC_STATE_SCISSOR"
+	case DynamicStateLineWidth:
+		return "VK_DYNAMIC_STATE_LINE_WIDTH"
+	case DynamicStateDepthBias:
+		return "VK_DYNAMIC_STATE_DEPTH_BIAS"
+	case DynamicStateBlendConstants:
+		return "VK_DYNAMIC_STATE_BLEND_CONSTANTS"
+	case DynamicStateDepthBounds:
+		return "VK_DYNAMIC_STATE_DEPTH_BOUNDS"
+	case DynamicStateStencilCompareMask:
+		return "VK_DYNAMIC_STATE_STENCIL_COMPARE_MASK"
+	case DynamicStateStencilWriteMask:
+		return "VK_DYNAMIC_STATE_STENCIL_WRITE_MASK"
+	case DynamicStateStencilReference:
+		return "VK_DYNAMIC_STATE_STENCIL_REFERENCE"
+	case DynamicStateCullMode:
+		return "VK_DYNAMIC_STATE_CULL_MODE"
+	case DynamicStateFrontFace:
+		return "VK_DYNAMIC_STATE_FRONT_FACE"
+	case DynamicStatePrimitiveTopology:
+		return "VK_DYNAMIC_STATE_PRIMITIVE_TOPOLOGY"
+	case DynamicStateViewportWithCount:
+		return "VK_DYNAMIC_STATE_VIEWPORT_WITH_COUNT"
+	case DynamicStateScissorWithCount:
+		return "VK_DYNAMIC_STATE_SCISSOR_WITH_COUNT"
+	case DynamicStateVertexInputBindingStride:
+		return "VK_DYNAMIC_STATE_VERTEX_INPUT_BINDING_STRIDE"
+	case DynamicStateDepthTestEnable:
+		return "VK_DYNAMIC_STATE_DEPTH_TEST_ENABLE"
+	case DynamicStateDepthWriteEnable:
+		return "VK_DYNAMIC_STATE_DEPTH_WRITE_ENABLE"
+	case DynamicStateDepthCompareOp:
+		return "VK_DYNAMIC_STATE_DEPTH_COMPARE_OP"
+	case DynamicStateDepthBoundsTestEnable:
+		return "VK_DYNAMIC_STATE_DEPTH_BOUNDS_TEST_ENABLE"
+	case DynamicStateStencilTestEnable:
+		return "VK_DYNAMIC_STATE_STENCIL_TEST_ENABLE"
+	case DynamicStateStencilOp:
+		return "VK_DYNAMIC_STATE_STENCIL_OP"
+	case DynamicStateRasterizerDiscardEnable:
+		return "VK_DYNAMIC_STATE_RASTERIZER_DISCARD_ENABLE"
+	case DynamicStateDepthBiasEnable:
+		return "VK_DYNAMIC_STATE_DEPTH_BIAS_ENABLE"
+	case DynamicStatePrimitiveRestartEnable:
+		return "VK_DYNAMIC_STATE_PRIMITIVE_RESTART_ENABLE"
+	case DynamicStateLineStipple:
+		return "VK_DYNAMIC_STATE_LINE_STIPPLE"
+	case DynamicStateViewportWScalingNV:
+		return "VK_DYNAMIC_STATE_VIEWPORT_W_SCALING_NV"
+	case DynamicStateDiscardRectangleEXT:
+		return "VK_DYNAMIC_STATE_DISCARD_RECTANGLE_EXT"
+	case DynamicStateDiscardRectangleEnableEXT:
+		return "VK_DYNAMIC_STATE_DISCARD_RECTANGLE_ENABLE_EXT"
+	case DynamicStateDiscardRectangleModeEXT:
+		return "VK_DYNAMIC_STATE_DISCARD_RECTANGLE_MODE_EXT"
+	case DynamicStateSampleLocationsEXT:
+		return "VK_DYNAMIC_STATE_SAMPLE_LOCATIONS_EXT"
+	case DynamicStateRayTracingPipelineStackSizeKHR:
+		return "VK_DYNAMIC_STATE_RAY_TRACING_PIPELINE_STACK_SIZE_KHR"
+	case DynamicStateViewportShadingRatePaletteNV:
+		return "VK_DYNAMIC_STATE_VIEWPORT_SHADING_RATE_PALETTE_NV"
+	case DynamicStateViewportCoarseSampleOrderNV:
+		return "VK_DYNAMIC_STATE_VIEWPORT_COARSE_SAMPLE_ORDER_NV"
+	case DynamicStateExclusiveScissorEnableNV:
+		return "VK_DYNAMIC_STATE_EXCLUSIVE_SCISSOR_ENABLE_NV"
+	case DynamicStateExclusiveScissorNV:
+		return "VK_DYNAMIC_STATE_EXCLUSIVE_SCISSOR_NV"
+	case DynamicStateFragmentShadingRateKHR:
+		return "VK_DYNAMIC_STATE_FRAGMENT_SHADING_RATE_KHR"
+	case DynamicStateVertexInputEXT:
+		return "VK_DYNAMIC_STATE_VERTEX_INPUT_EXT"
+	case DynamicStatePatchControlPointsEXT:
+		return "VK_DYNAMIC_STATE_PATCH_CONTROL_POINTS_EXT"
+	case DynamicStateLogicOpEXT:
+		return "VK_DYNAMIC_STATE_LOGIC_OP_EXT"
+	case DynamicStateColorWriteEnableEXT:
+		return "VK_DYNAMIC_STATE_COLOR_WRITE_ENABLE_EXT"
+	case DynamicStateDepthClampEnableEXT:
+		return "VK_DYNAMIC_STATE_DEPTH_CLAMP_ENABLE_EXT"
+	case DynamicStatePolygonModeEXT:
+		return "VK_DYNAMIC_STATE_POLYGON_MODE_EXT"
+	case DynamicStateRasterizationSamplesEXT:
+		return "VK_DYNAMIC_STATE_RASTERIZATION_SAMPLES_EXT"
+	case DynamicStateSampleMaskEXT:
+		return "VK_DYNAMIC_STATE_SAMPLE_MASK_EXT"
+	case DynamicStateAlphaToCoverageEnableEXT:
+		return "VK_DYNAMIC_STATE_ALPHA_TO_COVERAGE_ENABLE_EXT"
+	case DynamicStateAlphaToOneEnableEXT:
+		return "VK_DYNAMIC_STATE_ALPHA_TO_ONE_ENABLE_EXT"
+	case DynamicStateLogicOpEnableEXT:
+		return "VK_DYNAMIC_STATE_LOGIC_OP_ENABLE_EXT"
+	case DynamicStateColorBlendEnableEXT:
+		return "VK_DYNAMIC_STATE_COLOR_BLEND_ENABLE_EXT"
+	case DynamicStateColorBlendEquationEXT:
+		return "VK_DYNAMIC_STATE_COLOR_BLEND_EQUATION_EXT"
+	case DynamicStateColorWriteMaskEXT:
+		return "VK_DYNAMIC_STATE_COLOR_WRITE_MASK_EXT"
+	case DynamicStateTessellationDomainOriginEXT:
+		return "VK_DYNAMIC_STATE_TESSELLATION_DOMAIN_ORIGIN_EXT"
+	case DynamicStateRasterizationStreamEXT:
+		return "VK_DYNAMIC_STATE_RASTERIZATION_STREAM_EXT"
+	case DynamicStateConservativeRasterizationModeEXT:
+		return "VK_DYNAMIC_STATE_CONSERVATIVE_RASTERIZATION_MODE_EXT"
+	case DynamicStateExtraPrimitiveOverestimationSizeEXT:
+		return "VK_DYNAMIC_STATE_EXTRA_PRIMITIVE_OVERESTIMATION_SIZE_EXT"
+	case DynamicStateDepthClipEnableEXT:
+		return "VK_DYNAMIC_STATE_DEPTH_CLIP_ENABLE_EXT"
+	case DynamicStateSampleLocationsEnableEXT:
+		return "VK_DYNAMIC_STATE_SAMPLE_LOCATIONS_ENABLE_EXT"
+	case DynamicStateColorBlendAdvancedEXT:
+		return "VK_DYNAMIC_STATE_COLOR_BLEND_ADVANCED_EXT"
+	case DynamicStateProvokingVertexModeEXT:
+		return "VK_DYNAMIC_STATE_PROVOKING_VERTEX_MODE_EXT"
+	case DynamicStateLineRasterizationModeEXT:
+		return "VK_DYNAMIC_STATE_LINE_RASTERIZATION_MODE_EXT"
+	case DynamicStateLineStippleEnableEXT:
+		return "VK_DYNAMIC_STATE_LINE_STIPPLE_ENABLE_EXT"
+	case DynamicStateDepthClipNegativeOneToOneEXT:
+		return "VK_DYNAMIC_STATE_DEPTH_CLIP_NEGATIVE_ONE_TO_ONE_EXT"
+	case DynamicStateViewportWScalingEnableNV:
+		return "VK_DYNAMIC_STATE_VIEWPORT_W_SCALING_ENABLE_NV"
+	case DynamicStateViewportSwizzleNV:
+		return "VK_DYNAMIC_STATE_VIEWPORT_SWIZZLE_NV"
+	case DynamicStateCoverageToColorEnableNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_TO_COLOR_ENABLE_NV"
+	case DynamicStateCoverageToColorLocationNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_TO_COLOR_LOCATION_NV"
+	case DynamicStateCoverageModulationModeNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_MODULATION_MODE_NV"
+	case DynamicStateCoverageModulationTableEnableNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_MODULATION_TABLE_ENABLE_NV"
+	case DynamicStateCoverageModulationTableNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_MODULATION_TABLE_NV"
+	case DynamicStateShadingRateImageEnableNV:
+		return "VK_DYNAMIC_STATE_SHADING_RATE_IMAGE_ENABLE_NV"
+	case DynamicStateRepresentativeFragmentTestEnableNV:
+		return "VK_DYNAMIC_STATE_REPRESENTATIVE_FRAGMENT_TEST_ENABLE_NV"
+	case DynamicStateCoverageReductionModeNV:
+		return "VK_DYNAMIC_STATE_COVERAGE_REDUCTION_MODE_NV"
+	case DynamicStateAttachmentFeedbackLoopEnableEXT:
+		return "VK_DYNAMIC_STATE_ATTACHMENT_FEEDBACK_LOOP_ENABLE_EXT"
+	case DynamicStateDepthClampRangeEXT:
+		return "VK_DYNAMIC_STATE_DEPTH_CLAMP_RANGE_EXT"
+	}
+	return unnamed("VkDynamicState", int32(v))
+}
+
 // Event is VkEvent (Vulkan 1.0).
 type Event uint64
 
@@ -1841,6 +2500,12 @@ func (s *ExportMemoryAllocateInfo) fill() *header {
 type ExtensionProperties struct {
 	ExtensionName [256]byte
 	SpecVersion   uint32
+}
+
+// Extent2D is VkExtent2D (Vulkan 1.0).
+type Extent2D struct {
+	Width  uint32
+	Height uint32
 }
 
 // Extent3D is VkExtent3D (Vulkan 1.0).
@@ -2950,6 +3615,100 @@ func (s *FormatProperties2) fill() *header {
 // Framebuffer is VkFramebuffer (Vulkan 1.0).
 type Framebuffer uint64
 
+// FramebufferCreateFlags is VkFramebufferCreateFlags (Vulkan 1.0).
+type FramebufferCreateFlags uint32
+
+// Values of FramebufferCreateFlags.
+const (
+	FramebufferCreateImagelessBit FramebufferCreateFlags = 0x1
+)
+
+// FramebufferCreateInfo is VkFramebufferCreateInfo (Vulkan 1.0).
+type FramebufferCreateInfo struct {
+	SType           StructureType
+	PNext           unsafe.Pointer
+	Flags           FramebufferCreateFlags
+	RenderPass      RenderPass
+	AttachmentCount uint32
+	PAttachments    *ImageView
+	Width           uint32
+	Height          uint32
+	Layers          uint32
+}
+
+func (s *FramebufferCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeFramebufferCreateInfo {
+		s.SType = StructureTypeFramebufferCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// FrontFace is VkFrontFace (Vulkan 1.0).
+type FrontFace int32
+
+// Values of FrontFace.
+const (
+	FrontFaceCounterClockwise FrontFace = 0
+	FrontFaceClockwise        FrontFace = 1
+)
+
+// String is the C name of the value.
+func (v FrontFace) String() string {
+	switch v {
+	case FrontFaceCounterClockwise:
+		return "VK_FRONT_FACE_COUNTER_CLOCKWISE"
+	case FrontFaceClockwise:
+		return "VK_FRONT_FACE_CLOCKWISE"
+	}
+	return unnamed("VkFrontFace", int32(v))
+}
+
+// GraphicsPipelineCreateInfo is VkGraphicsPipelineCreateInfo (Vulkan 1.0).
+type GraphicsPipelineCreateInfo struct {
+	SType               StructureType
+	PNext               unsafe.Pointer
+	Flags               PipelineCreateFlags
+	StageCount          uint32
+	PStages             *PipelineShaderStageCreateInfo
+	PVertexInputState   *PipelineVertexInputStateCreateInfo
+	PInputAssemblyState *PipelineInputAssemblyStateCreateInfo
+	PTessellationState  *PipelineTessellationStateCreateInfo
+	PViewportState      *PipelineViewportStateCreateInfo
+	PRasterizationState *PipelineRasterizationStateCreateInfo
+	PMultisampleState   *PipelineMultisampleStateCreateInfo
+	PDepthStencilState  *PipelineDepthStencilStateCreateInfo
+	PColorBlendState    *PipelineColorBlendStateCreateInfo
+	PDynamicState       *PipelineDynamicStateCreateInfo
+	Layout              PipelineLayout
+	RenderPass          RenderPass
+	Subpass             uint32
+	BasePipelineHandle  Pipeline
+	BasePipelineIndex   int32
+}
+
+func (s *GraphicsPipelineCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeGraphicsPipelineCreateInfo {
+		s.SType = StructureTypeGraphicsPipelineCreateInfo
+	}
+	fillAll(s.PStages, int(s.StageCount))
+	s.PVertexInputState.fill()
+	s.PInputAssemblyState.fill()
+	s.PTessellationState.fill()
+	s.PViewportState.fill()
+	s.PRasterizationState.fill()
+	s.PMultisampleState.fill()
+	s.PDepthStencilState.fill()
+	s.PColorBlendState.fill()
+	s.PDynamicState.fill()
+	return (*header)(unsafe.Pointer(s))
+}
+
 // Image is VkImage (Vulkan 1.0).
 type Image uint64
 
@@ -3514,6 +4273,68 @@ func (s *LayerSettingsCreateInfoEXT) fill() *header {
 	return (*header)(unsafe.Pointer(s))
 }
 
+// LogicOp is VkLogicOp (Vulkan 1.0).
+type LogicOp int32
+
+// Values of LogicOp.
+const (
+	LogicOpClear        LogicOp = 0
+	LogicOpAnd          LogicOp = 1
+	LogicOpAndReverse   LogicOp = 2
+	LogicOpCopy         LogicOp = 3
+	LogicOpAndInverted  LogicOp = 4
+	LogicOpNoOp         LogicOp = 5
+	LogicOpXor          LogicOp = 6
+	LogicOpOr           LogicOp = 7
+	LogicOpNor          LogicOp = 8
+	LogicOpEquivalent   LogicOp = 9
+	LogicOpInvert       LogicOp = 10
+	LogicOpOrReverse    LogicOp = 11
+	LogicOpCopyInverted LogicOp = 12
+	LogicOpOrInverted   LogicOp = 13
+	LogicOpNand         LogicOp = 14
+	LogicOpSet          LogicOp = 15
+)
+
+// String is the C name of the value.
+func (v LogicOp) String() string {
+	switch v {
+	case LogicOpClear:
+		return "VK_LOGIC_OP_CLEAR"
+	case LogicOpAnd:
+		return "VK_LOGIC_OP_AND"
+	case LogicOpAndReverse:
+		return "VK_LOGIC_OP_AND_REVERSE"
+	case LogicOpCopy:
+		return "VK_LOGIC_OP_COPY"
+	case LogicOpAndInverted:
+		return "VK_LOGIC_OP_AND_INVERTED"
+	case LogicOpNoOp:
+		return "VK_LOGIC_OP_NO_OP"
+	case LogicOpXor:
+		return "VK_LOGIC_OP_XOR"
+	case LogicOpOr:
+		return "VK_LOGIC_OP_OR"
+	case LogicOpNor:
+		return "VK_LOGIC_OP_NOR"
+	case LogicOpEquivalent:
+		return "VK_LOGIC_OP_EQUIVALENT"
+	case LogicOpInvert:
+		return "VK_LOGIC_OP_INVERT"
+	case LogicOpOrReverse:
+		return "VK_LOGIC_OP_OR_REVERSE"
+	case LogicOpCopyInverted:
+		return "VK_LOGIC_OP_COPY_INVERTED"
+	case LogicOpOrInverted:
+		return "VK_LOGIC_OP_OR_INVERTED"
+	case LogicOpNand:
+		return "VK_LOGIC_OP_NAND"
+	case LogicOpSet:
+		return "VK_LOGIC_OP_SET"
+	}
+	return unnamed("VkLogicOp", int32(v))
+}
+
 // MappedMemoryRange is VkMappedMemoryRange (Vulkan 1.0).
 type MappedMemoryRange struct {
 	SType  StructureType
@@ -4048,6 +4869,12 @@ func (v ObjectType) String() string {
 		return "VK_OBJECT_TYPE_SHADER_INSTRUMENTATION_ARM"
 	}
 	return unnamed("VkObjectType", int32(v))
+}
+
+// Offset2D is VkOffset2D (Vulkan 1.0).
+type Offset2D struct {
+	X int32
+	Y int32
 }
 
 // Offset3D is VkOffset3D (Vulkan 1.0).
@@ -6225,6 +7052,48 @@ func (v PipelineCacheHeaderVersion) String() string {
 	return unnamed("VkPipelineCacheHeaderVersion", int32(v))
 }
 
+// PipelineColorBlendAttachmentState is VkPipelineColorBlendAttachmentState (Vulkan 1.0).
+type PipelineColorBlendAttachmentState struct {
+	BlendEnable         Bool32
+	SrcColorBlendFactor BlendFactor
+	DstColorBlendFactor BlendFactor
+	ColorBlendOp        BlendOp
+	SrcAlphaBlendFactor BlendFactor
+	DstAlphaBlendFactor BlendFactor
+	AlphaBlendOp        BlendOp
+	ColorWriteMask      ColorComponentFlags
+}
+
+// PipelineColorBlendStateCreateFlags is VkPipelineColorBlendStateCreateFlags (Vulkan 1.0).
+type PipelineColorBlendStateCreateFlags uint32
+
+// Values of PipelineColorBlendStateCreateFlags.
+const (
+	PipelineColorBlendStateCreateRasterizationOrderAttachmentAccessBitEXT PipelineColorBlendStateCreateFlags = 0x1
+)
+
+// PipelineColorBlendStateCreateInfo is VkPipelineColorBlendStateCreateInfo (Vulkan 1.0).
+type PipelineColorBlendStateCreateInfo struct {
+	SType           StructureType
+	PNext           unsafe.Pointer
+	Flags           PipelineColorBlendStateCreateFlags
+	LogicOpEnable   Bool32
+	LogicOp         LogicOp
+	AttachmentCount uint32
+	PAttachments    *PipelineColorBlendAttachmentState
+	BlendConstants  [4]float32
+}
+
+func (s *PipelineColorBlendStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineColorBlendStateCreateInfo {
+		s.SType = StructureTypePipelineColorBlendStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
 // PipelineCreateFlags is VkPipelineCreateFlags (Vulkan 1.0).
 type PipelineCreateFlags uint32
 
@@ -6364,6 +7233,63 @@ const (
 	PipelineCreationFeedbackBasePipelineAccelerationBit    PipelineCreationFeedbackFlags = 0x4
 )
 
+// PipelineDepthStencilStateCreateFlags is VkPipelineDepthStencilStateCreateFlags (Vulkan 1.0).
+type PipelineDepthStencilStateCreateFlags uint32
+
+// Values of PipelineDepthStencilStateCreateFlags.
+const (
+	PipelineDepthStencilStateCreateRasterizationOrderAttachmentDepthAccessBitEXT   PipelineDepthStencilStateCreateFlags = 0x1
+	PipelineDepthStencilStateCreateRasterizationOrderAttachmentStencilAccessBitEXT PipelineDepthStencilStateCreateFlags = 0x2
+)
+
+// PipelineDepthStencilStateCreateInfo is VkPipelineDepthStencilStateCreateInfo (Vulkan 1.0).
+type PipelineDepthStencilStateCreateInfo struct {
+	SType                 StructureType
+	PNext                 unsafe.Pointer
+	Flags                 PipelineDepthStencilStateCreateFlags
+	DepthTestEnable       Bool32
+	DepthWriteEnable      Bool32
+	DepthCompareOp        CompareOp
+	DepthBoundsTestEnable Bool32
+	StencilTestEnable     Bool32
+	Front                 StencilOpState
+	Back                  StencilOpState
+	MinDepthBounds        float32
+	MaxDepthBounds        float32
+}
+
+func (s *PipelineDepthStencilStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineDepthStencilStateCreateInfo {
+		s.SType = StructureTypePipelineDepthStencilStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PipelineDynamicStateCreateFlags is VkPipelineDynamicStateCreateFlags (Vulkan 1.0).
+type PipelineDynamicStateCreateFlags uint32
+
+// PipelineDynamicStateCreateInfo is VkPipelineDynamicStateCreateInfo (Vulkan 1.0).
+type PipelineDynamicStateCreateInfo struct {
+	SType             StructureType
+	PNext             unsafe.Pointer
+	Flags             PipelineDynamicStateCreateFlags
+	DynamicStateCount uint32
+	PDynamicStates    *DynamicState
+}
+
+func (s *PipelineDynamicStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineDynamicStateCreateInfo {
+		s.SType = StructureTypePipelineDynamicStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
 // PipelineExecutableInfoKHR is VkPipelineExecutableInfoKHR (VK_KHR_pipeline_executable_properties).
 type PipelineExecutableInfoKHR struct {
 	SType           StructureType
@@ -6489,6 +7415,28 @@ func (s *PipelineInfoKHR) fill() *header {
 	return (*header)(unsafe.Pointer(s))
 }
 
+// PipelineInputAssemblyStateCreateFlags is VkPipelineInputAssemblyStateCreateFlags (Vulkan 1.0).
+type PipelineInputAssemblyStateCreateFlags uint32
+
+// PipelineInputAssemblyStateCreateInfo is VkPipelineInputAssemblyStateCreateInfo (Vulkan 1.0).
+type PipelineInputAssemblyStateCreateInfo struct {
+	SType                  StructureType
+	PNext                  unsafe.Pointer
+	Flags                  PipelineInputAssemblyStateCreateFlags
+	Topology               PrimitiveTopology
+	PrimitiveRestartEnable Bool32
+}
+
+func (s *PipelineInputAssemblyStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineInputAssemblyStateCreateInfo {
+		s.SType = StructureTypePipelineInputAssemblyStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
 // PipelineLayout is VkPipelineLayout (Vulkan 1.0).
 type PipelineLayout uint64
 
@@ -6518,6 +7466,62 @@ func (s *PipelineLayoutCreateInfo) fill() *header {
 	}
 	if s.SType != StructureTypePipelineLayoutCreateInfo {
 		s.SType = StructureTypePipelineLayoutCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PipelineMultisampleStateCreateFlags is VkPipelineMultisampleStateCreateFlags (Vulkan 1.0).
+type PipelineMultisampleStateCreateFlags uint32
+
+// PipelineMultisampleStateCreateInfo is VkPipelineMultisampleStateCreateInfo (Vulkan 1.0).
+type PipelineMultisampleStateCreateInfo struct {
+	SType                 StructureType
+	PNext                 unsafe.Pointer
+	Flags                 PipelineMultisampleStateCreateFlags
+	RasterizationSamples  SampleCountFlags
+	SampleShadingEnable   Bool32
+	MinSampleShading      float32
+	PSampleMask           *SampleMask
+	AlphaToCoverageEnable Bool32
+	AlphaToOneEnable      Bool32
+}
+
+func (s *PipelineMultisampleStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineMultisampleStateCreateInfo {
+		s.SType = StructureTypePipelineMultisampleStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PipelineRasterizationStateCreateFlags is VkPipelineRasterizationStateCreateFlags (Vulkan 1.0).
+type PipelineRasterizationStateCreateFlags uint32
+
+// PipelineRasterizationStateCreateInfo is VkPipelineRasterizationStateCreateInfo (Vulkan 1.0).
+type PipelineRasterizationStateCreateInfo struct {
+	SType                   StructureType
+	PNext                   unsafe.Pointer
+	Flags                   PipelineRasterizationStateCreateFlags
+	DepthClampEnable        Bool32
+	RasterizerDiscardEnable Bool32
+	PolygonMode             PolygonMode
+	CullMode                CullModeFlags
+	FrontFace               FrontFace
+	DepthBiasEnable         Bool32
+	DepthBiasConstantFactor float32
+	DepthBiasClamp          float32
+	DepthBiasSlopeFactor    float32
+	LineWidth               float32
+}
+
+func (s *PipelineRasterizationStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineRasterizationStateCreateInfo {
+		s.SType = StructureTypePipelineRasterizationStateCreateInfo
 	}
 	return (*header)(unsafe.Pointer(s))
 }
@@ -6728,6 +7732,75 @@ const (
 	PipelineStage2MemoryDecompressionBitEXT           PipelineStageFlags2 = 0x200000000000
 )
 
+// PipelineTessellationStateCreateFlags is VkPipelineTessellationStateCreateFlags (Vulkan 1.0).
+type PipelineTessellationStateCreateFlags uint32
+
+// PipelineTessellationStateCreateInfo is VkPipelineTessellationStateCreateInfo (Vulkan 1.0).
+type PipelineTessellationStateCreateInfo struct {
+	SType              StructureType
+	PNext              unsafe.Pointer
+	Flags              PipelineTessellationStateCreateFlags
+	PatchControlPoints uint32
+}
+
+func (s *PipelineTessellationStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineTessellationStateCreateInfo {
+		s.SType = StructureTypePipelineTessellationStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PipelineVertexInputStateCreateFlags is VkPipelineVertexInputStateCreateFlags (Vulkan 1.0).
+type PipelineVertexInputStateCreateFlags uint32
+
+// PipelineVertexInputStateCreateInfo is VkPipelineVertexInputStateCreateInfo (Vulkan 1.0).
+type PipelineVertexInputStateCreateInfo struct {
+	SType                           StructureType
+	PNext                           unsafe.Pointer
+	Flags                           PipelineVertexInputStateCreateFlags
+	VertexBindingDescriptionCount   uint32
+	PVertexBindingDescriptions      *VertexInputBindingDescription
+	VertexAttributeDescriptionCount uint32
+	PVertexAttributeDescriptions    *VertexInputAttributeDescription
+}
+
+func (s *PipelineVertexInputStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineVertexInputStateCreateInfo {
+		s.SType = StructureTypePipelineVertexInputStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PipelineViewportStateCreateFlags is VkPipelineViewportStateCreateFlags (Vulkan 1.0).
+type PipelineViewportStateCreateFlags uint32
+
+// PipelineViewportStateCreateInfo is VkPipelineViewportStateCreateInfo (Vulkan 1.0).
+type PipelineViewportStateCreateInfo struct {
+	SType         StructureType
+	PNext         unsafe.Pointer
+	Flags         PipelineViewportStateCreateFlags
+	ViewportCount uint32
+	PViewports    *Viewport
+	ScissorCount  uint32
+	PScissors     *Rect2D
+}
+
+func (s *PipelineViewportStateCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePipelineViewportStateCreateInfo {
+		s.SType = StructureTypePipelineViewportStateCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
 // PointClippingBehavior is VkPointClippingBehavior (Vulkan 1.1).
 type PointClippingBehavior int32
 
@@ -6746,6 +7819,136 @@ func (v PointClippingBehavior) String() string {
 		return "VK_POINT_CLIPPING_BEHAVIOR_USER_CLIP_PLANES_ONLY"
 	}
 	return unnamed("VkPointClippingBehavior", int32(v))
+}
+
+// PolygonMode is VkPolygonMode (Vulkan 1.0).
+type PolygonMode int32
+
+// Values of PolygonMode.
+const (
+	PolygonModeFill            PolygonMode = 0
+	PolygonModeLine            PolygonMode = 1
+	PolygonModePoint           PolygonMode = 2
+	PolygonModeFillRectangleNV PolygonMode = 1000153000
+)
+
+// String is the C name of the value.
+func (v PolygonMode) String() string {
+	switch v {
+	case PolygonModeFill:
+		return "VK_POLYGON_MODE_FILL"
+	case PolygonModeLine:
+		return "VK_POLYGON_MODE_LINE"
+	case PolygonModePoint:
+		return "VK_POLYGON_MODE_POINT"
+	case PolygonModeFillRectangleNV:
+		return "VK_POLYGON_MODE_FILL_RECTANGLE_NV"
+	}
+	return unnamed("VkPolygonMode", int32(v))
+}
+
+// PresentInfoKHR is VkPresentInfoKHR (VK_KHR_swapchain).
+type PresentInfoKHR struct {
+	SType              StructureType
+	PNext              unsafe.Pointer
+	WaitSemaphoreCount uint32
+	PWaitSemaphores    *Semaphore
+	SwapchainCount     uint32
+	PSwapchains        *SwapchainKHR
+	PImageIndices      *uint32
+	PResults           *Result
+}
+
+func (s *PresentInfoKHR) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypePresentInfoKHR {
+		s.SType = StructureTypePresentInfoKHR
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// PresentModeKHR is VkPresentModeKHR (VK_KHR_surface).
+type PresentModeKHR int32
+
+// Values of PresentModeKHR.
+const (
+	PresentModeImmediateKHR               PresentModeKHR = 0
+	PresentModeMailboxKHR                 PresentModeKHR = 1
+	PresentModeFifoKHR                    PresentModeKHR = 2
+	PresentModeFifoRelaxedKHR             PresentModeKHR = 3
+	PresentModeSharedDemandRefreshKHR     PresentModeKHR = 1000111000
+	PresentModeSharedContinuousRefreshKHR PresentModeKHR = 1000111001
+	PresentModeFifoLatestReadyKHR         PresentModeKHR = 1000361000
+)
+
+// String is the C name of the value.
+func (v PresentModeKHR) String() string {
+	switch v {
+	case PresentModeImmediateKHR:
+		return "VK_PRESENT_MODE_IMMEDIATE_KHR"
+	case PresentModeMailboxKHR:
+		return "VK_PRESENT_MODE_MAILBOX_KHR"
+	case PresentModeFifoKHR:
+		return "VK_PRESENT_MODE_FIFO_KHR"
+	case PresentModeFifoRelaxedKHR:
+		return "VK_PRESENT_MODE_FIFO_RELAXED_KHR"
+	case PresentModeSharedDemandRefreshKHR:
+		return "VK_PRESENT_MODE_SHARED_DEMAND_REFRESH_KHR"
+	case PresentModeSharedContinuousRefreshKHR:
+		return "VK_PRESENT_MODE_SHARED_CONTINUOUS_REFRESH_KHR"
+	case PresentModeFifoLatestReadyKHR:
+		return "VK_PRESENT_MODE_FIFO_LATEST_READY_KHR"
+	}
+	return unnamed("VkPresentModeKHR", int32(v))
+}
+
+// PrimitiveTopology is VkPrimitiveTopology (Vulkan 1.0).
+type PrimitiveTopology int32
+
+// Values of PrimitiveTopology.
+const (
+	PrimitiveTopologyPointList                  PrimitiveTopology = 0
+	PrimitiveTopologyLineList                   PrimitiveTopology = 1
+	PrimitiveTopologyLineStrip                  PrimitiveTopology = 2
+	PrimitiveTopologyTriangleList               PrimitiveTopology = 3
+	PrimitiveTopologyTriangleStrip              PrimitiveTopology = 4
+	PrimitiveTopologyTriangleFan                PrimitiveTopology = 5
+	PrimitiveTopologyLineListWithAdjacency      PrimitiveTopology = 6
+	PrimitiveTopologyLineStripWithAdjacency     PrimitiveTopology = 7
+	PrimitiveTopologyTriangleListWithAdjacency  PrimitiveTopology = 8
+	PrimitiveTopologyTriangleStripWithAdjacency PrimitiveTopology = 9
+	PrimitiveTopologyPatchList                  PrimitiveTopology = 10
+)
+
+// String is the C name of the value.
+func (v PrimitiveTopology) String() string {
+	switch v {
+	case PrimitiveTopologyPointList:
+		return "VK_PRIMITIVE_TOPOLOGY_POINT_LIST"
+	case PrimitiveTopologyLineList:
+		return "VK_PRIMITIVE_TOPOLOGY_LINE_LIST"
+	case PrimitiveTopologyLineStrip:
+		return "VK_PRIMITIVE_TOPOLOGY_LINE_STRIP"
+	case PrimitiveTopologyTriangleList:
+		return "VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST"
+	case PrimitiveTopologyTriangleStrip:
+		return "VK_PRIMITIVE_TOPOLOGY_TRIANGLE_STRIP"
+	case PrimitiveTopologyTriangleFan:
+		return "VK_PRIMITIVE_TOPOLOGY_TRIANGLE_FAN"
+	case PrimitiveTopologyLineListWithAdjacency:
+		return "VK_PRIMITIVE_TOPOLOGY_LINE_LIST_WITH_ADJACENCY"
+	case PrimitiveTopologyLineStripWithAdjacency:
+		return "VK_PRIMITIVE_TOPOLOGY_LINE_STRIP_WITH_ADJACENCY"
+	case PrimitiveTopologyTriangleListWithAdjacency:
+		return "VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST_WITH_ADJACENCY"
+	case PrimitiveTopologyTriangleStripWithAdjacency:
+		return "VK_PRIMITIVE_TOPOLOGY_TRIANGLE_STRIP_WITH_ADJACENCY"
+	case PrimitiveTopologyPatchList:
+		return "VK_PRIMITIVE_TOPOLOGY_PATCH_LIST"
+	}
+	return unnamed("VkPrimitiveTopology", int32(v))
 }
 
 // PushConstantRange is VkPushConstantRange (Vulkan 1.0).
@@ -6983,8 +8186,67 @@ func (v QueueGlobalPriority) String() string {
 	return unnamed("VkQueueGlobalPriority", int32(v))
 }
 
+// Rect2D is VkRect2D (Vulkan 1.0).
+type Rect2D struct {
+	Offset Offset2D
+	Extent Extent2D
+}
+
 // RenderPass is VkRenderPass (Vulkan 1.0).
 type RenderPass uint64
+
+// RenderPassBeginInfo is VkRenderPassBeginInfo (Vulkan 1.0).
+type RenderPassBeginInfo struct {
+	SType           StructureType
+	PNext           unsafe.Pointer
+	RenderPass      RenderPass
+	Framebuffer     Framebuffer
+	RenderArea      Rect2D
+	ClearValueCount uint32
+	PClearValues    *ClearValue
+}
+
+func (s *RenderPassBeginInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeRenderPassBeginInfo {
+		s.SType = StructureTypeRenderPassBeginInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// RenderPassCreateFlags is VkRenderPassCreateFlags (Vulkan 1.0).
+type RenderPassCreateFlags uint32
+
+// Values of RenderPassCreateFlags.
+const (
+	RenderPassCreateTransformBitQCOM                RenderPassCreateFlags = 0x2
+	RenderPassCreatePerLayerFragmentDensityBitVALVE RenderPassCreateFlags = 0x4
+)
+
+// RenderPassCreateInfo is VkRenderPassCreateInfo (Vulkan 1.0).
+type RenderPassCreateInfo struct {
+	SType           StructureType
+	PNext           unsafe.Pointer
+	Flags           RenderPassCreateFlags
+	AttachmentCount uint32
+	PAttachments    *AttachmentDescription
+	SubpassCount    uint32
+	PSubpasses      *SubpassDescription
+	DependencyCount uint32
+	PDependencies   *SubpassDependency
+}
+
+func (s *RenderPassCreateInfo) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeRenderPassCreateInfo {
+		s.SType = StructureTypeRenderPassCreateInfo
+	}
+	return (*header)(unsafe.Pointer(s))
+}
 
 // ResolveModeFlags is VkResolveModeFlags (Vulkan 1.2).
 type ResolveModeFlags uint32
@@ -7555,6 +8817,55 @@ type SpecializationMapEntry struct {
 	Size       uintptr
 }
 
+// StencilOp is VkStencilOp (Vulkan 1.0).
+type StencilOp int32
+
+// Values of StencilOp.
+const (
+	StencilOpKeep              StencilOp = 0
+	StencilOpZero              StencilOp = 1
+	StencilOpReplace           StencilOp = 2
+	StencilOpIncrementAndClamp StencilOp = 3
+	StencilOpDecrementAndClamp StencilOp = 4
+	StencilOpInvert            StencilOp = 5
+	StencilOpIncrementAndWrap  StencilOp = 6
+	StencilOpDecrementAndWrap  StencilOp = 7
+)
+
+// String is the C name of the value.
+func (v StencilOp) String() string {
+	switch v {
+	case StencilOpKeep:
+		return "VK_STENCIL_OP_KEEP"
+	case StencilOpZero:
+		return "VK_STENCIL_OP_ZERO"
+	case StencilOpReplace:
+		return "VK_STENCIL_OP_REPLACE"
+	case StencilOpIncrementAndClamp:
+		return "VK_STENCIL_OP_INCREMENT_AND_CLAMP"
+	case StencilOpDecrementAndClamp:
+		return "VK_STENCIL_OP_DECREMENT_AND_CLAMP"
+	case StencilOpInvert:
+		return "VK_STENCIL_OP_INVERT"
+	case StencilOpIncrementAndWrap:
+		return "VK_STENCIL_OP_INCREMENT_AND_WRAP"
+	case StencilOpDecrementAndWrap:
+		return "VK_STENCIL_OP_DECREMENT_AND_WRAP"
+	}
+	return unnamed("VkStencilOp", int32(v))
+}
+
+// StencilOpState is VkStencilOpState (Vulkan 1.0).
+type StencilOpState struct {
+	FailOp      StencilOp
+	PassOp      StencilOp
+	DepthFailOp StencilOp
+	CompareOp   CompareOp
+	CompareMask uint32
+	WriteMask   uint32
+	Reference   uint32
+}
+
 // SubgroupFeatureFlags is VkSubgroupFeatureFlags (Vulkan 1.1).
 type SubgroupFeatureFlags uint32
 
@@ -7629,6 +8940,159 @@ func (s *SubmitInfo2) fill() *header {
 	fillAll(s.PSignalSemaphoreInfos, int(s.SignalSemaphoreInfoCount))
 	return (*header)(unsafe.Pointer(s))
 }
+
+// SubpassContents is VkSubpassContents (Vulkan 1.0).
+type SubpassContents int32
+
+// Values of SubpassContents.
+const (
+	SubpassContentsInline                              SubpassContents = 0
+	SubpassContentsSecondaryCommandBuffers             SubpassContents = 1
+	SubpassContentsInlineAndSecondaryCommandBuffersKHR SubpassContents = 1000451000
+)
+
+// String is the C name of the value.
+func (v SubpassContents) String() string {
+	switch v {
+	case SubpassContentsInline:
+		return "VK_SUBPASS_CONTENTS_INLINE"
+	case SubpassContentsSecondaryCommandBuffers:
+		return "VK_SUBPASS_CONTENTS_SECONDARY_COMMAND_BUFFERS"
+	case SubpassContentsInlineAndSecondaryCommandBuffersKHR:
+		return "VK_SUBPASS_CONTENTS_INLINE_AND_SECONDARY_COMMAND_BUFFERS_KHR"
+	}
+	return unnamed("VkSubpassContents", int32(v))
+}
+
+// SubpassDependency is VkSubpassDependency (Vulkan 1.0).
+type SubpassDependency struct {
+	SrcSubpass      uint32
+	DstSubpass      uint32
+	SrcStageMask    PipelineStageFlags
+	DstStageMask    PipelineStageFlags
+	SrcAccessMask   AccessFlags
+	DstAccessMask   AccessFlags
+	DependencyFlags DependencyFlags
+}
+
+// SubpassDescription is VkSubpassDescription (Vulkan 1.0).
+type SubpassDescription struct {
+	Flags                   SubpassDescriptionFlags
+	PipelineBindPoint       PipelineBindPoint
+	InputAttachmentCount    uint32
+	PInputAttachments       *AttachmentReference
+	ColorAttachmentCount    uint32
+	PColorAttachments       *AttachmentReference
+	PResolveAttachments     *AttachmentReference
+	PDepthStencilAttachment *AttachmentReference
+	PreserveAttachmentCount uint32
+	PPreserveAttachments    *uint32
+}
+
+// SubpassDescriptionFlags is VkSubpassDescriptionFlags (Vulkan 1.0).
+type SubpassDescriptionFlags uint32
+
+// Values of SubpassDescriptionFlags.
+const (
+	SubpassDescriptionPerViewAttributesBitNVX                         SubpassDescriptionFlags = 0x1
+	SubpassDescriptionPerViewPositionXOnlyBitNVX                      SubpassDescriptionFlags = 0x2
+	SubpassDescriptionTileShadingApronBitQCOM                         SubpassDescriptionFlags = 0x100
+	SubpassDescriptionRasterizationOrderAttachmentColorAccessBitEXT   SubpassDescriptionFlags = 0x10
+	SubpassDescriptionRasterizationOrderAttachmentDepthAccessBitEXT   SubpassDescriptionFlags = 0x20
+	SubpassDescriptionRasterizationOrderAttachmentStencilAccessBitEXT SubpassDescriptionFlags = 0x40
+	SubpassDescriptionEnableLegacyDitheringBitEXT                     SubpassDescriptionFlags = 0x80
+	SubpassDescriptionFragmentRegionBitEXT                            SubpassDescriptionFlags = 0x4
+	SubpassDescriptionCustomResolveBitEXT                             SubpassDescriptionFlags = 0x8
+)
+
+// SurfaceCapabilitiesKHR is VkSurfaceCapabilitiesKHR (VK_KHR_surface).
+type SurfaceCapabilitiesKHR struct {
+	MinImageCount           uint32
+	MaxImageCount           uint32
+	CurrentExtent           Extent2D
+	MinImageExtent          Extent2D
+	MaxImageExtent          Extent2D
+	MaxImageArrayLayers     uint32
+	SupportedTransforms     SurfaceTransformFlagsKHR
+	CurrentTransform        SurfaceTransformFlagsKHR
+	SupportedCompositeAlpha CompositeAlphaFlagsKHR
+	SupportedUsageFlags     ImageUsageFlags
+}
+
+// SurfaceFormatKHR is VkSurfaceFormatKHR (VK_KHR_surface).
+type SurfaceFormatKHR struct {
+	Format     Format
+	ColorSpace ColorSpaceKHR
+}
+
+// SurfaceKHR is VkSurfaceKHR (VK_KHR_surface).
+type SurfaceKHR uint64
+
+// SurfaceTransformFlagsKHR is VkSurfaceTransformFlagsKHR (VK_KHR_surface).
+type SurfaceTransformFlagsKHR uint32
+
+// Values of SurfaceTransformFlagsKHR.
+const (
+	SurfaceTransformIdentityBitKHR                  SurfaceTransformFlagsKHR = 0x1
+	SurfaceTransformRotate90BitKHR                  SurfaceTransformFlagsKHR = 0x2
+	SurfaceTransformRotate180BitKHR                 SurfaceTransformFlagsKHR = 0x4
+	SurfaceTransformRotate270BitKHR                 SurfaceTransformFlagsKHR = 0x8
+	SurfaceTransformHorizontalMirrorBitKHR          SurfaceTransformFlagsKHR = 0x10
+	SurfaceTransformHorizontalMirrorRotate90BitKHR  SurfaceTransformFlagsKHR = 0x20
+	SurfaceTransformHorizontalMirrorRotate180BitKHR SurfaceTransformFlagsKHR = 0x40
+	SurfaceTransformHorizontalMirrorRotate270BitKHR SurfaceTransformFlagsKHR = 0x80
+	SurfaceTransformInheritBitKHR                   SurfaceTransformFlagsKHR = 0x100
+)
+
+// SwapchainCreateFlagsKHR is VkSwapchainCreateFlagsKHR (VK_KHR_swapchain).
+type SwapchainCreateFlagsKHR uint32
+
+// Values of SwapchainCreateFlagsKHR.
+const (
+	SwapchainCreateSplitInstanceBindRegionsBitKHR          SwapchainCreateFlagsKHR = 0x1
+	SwapchainCreateProtectedBitKHR                         SwapchainCreateFlagsKHR = 0x2
+	SwapchainCreateMutableFormatBitKHR                     SwapchainCreateFlagsKHR = 0x4
+	SwapchainCreatePresentTimingBitEXT                     SwapchainCreateFlagsKHR = 0x200
+	SwapchainCreatePresentId2BitKHR                        SwapchainCreateFlagsKHR = 0x40
+	SwapchainCreatePresentWait2BitKHR                      SwapchainCreateFlagsKHR = 0x80
+	SwapchainCreateDeferredMemoryAllocationBitKHR          SwapchainCreateFlagsKHR = 0x8
+	SwapchainCreateMultisampledRenderToSingleSampledBitEXT SwapchainCreateFlagsKHR = 0x100
+)
+
+// SwapchainCreateInfoKHR is VkSwapchainCreateInfoKHR (VK_KHR_swapchain).
+type SwapchainCreateInfoKHR struct {
+	SType                 StructureType
+	PNext                 unsafe.Pointer
+	Flags                 SwapchainCreateFlagsKHR
+	Surface               SurfaceKHR
+	MinImageCount         uint32
+	ImageFormat           Format
+	ImageColorSpace       ColorSpaceKHR
+	ImageExtent           Extent2D
+	ImageArrayLayers      uint32
+	ImageUsage            ImageUsageFlags
+	ImageSharingMode      SharingMode
+	QueueFamilyIndexCount uint32
+	PQueueFamilyIndices   *uint32
+	PreTransform          SurfaceTransformFlagsKHR
+	CompositeAlpha        CompositeAlphaFlagsKHR
+	PresentMode           PresentModeKHR
+	Clipped               Bool32
+	OldSwapchain          SwapchainKHR
+}
+
+func (s *SwapchainCreateInfoKHR) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeSwapchainCreateInfoKHR {
+		s.SType = StructureTypeSwapchainCreateInfoKHR
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// SwapchainKHR is VkSwapchainKHR (VK_KHR_swapchain).
+type SwapchainKHR uint64
 
 // TimeDomainKHR is VkTimeDomainKHR (VK_KHR_calibrated_timestamps).
 type TimeDomainKHR int32
@@ -7827,6 +9291,51 @@ func (v VendorId) String() string {
 	return unnamed("VkVendorId", int32(v))
 }
 
+// VertexInputAttributeDescription is VkVertexInputAttributeDescription (Vulkan 1.0).
+type VertexInputAttributeDescription struct {
+	Location uint32
+	Binding  uint32
+	Format   Format
+	Offset   uint32
+}
+
+// VertexInputBindingDescription is VkVertexInputBindingDescription (Vulkan 1.0).
+type VertexInputBindingDescription struct {
+	Binding   uint32
+	Stride    uint32
+	InputRate VertexInputRate
+}
+
+// VertexInputRate is VkVertexInputRate (Vulkan 1.0).
+type VertexInputRate int32
+
+// Values of VertexInputRate.
+const (
+	VertexInputRateVertex   VertexInputRate = 0
+	VertexInputRateInstance VertexInputRate = 1
+)
+
+// String is the C name of the value.
+func (v VertexInputRate) String() string {
+	switch v {
+	case VertexInputRateVertex:
+		return "VK_VERTEX_INPUT_RATE_VERTEX"
+	case VertexInputRateInstance:
+		return "VK_VERTEX_INPUT_RATE_INSTANCE"
+	}
+	return unnamed("VkVertexInputRate", int32(v))
+}
+
+// Viewport is VkViewport (Vulkan 1.0).
+type Viewport struct {
+	X        float32
+	Y        float32
+	Width    float32
+	Height   float32
+	MinDepth float32
+	MaxDepth float32
+}
+
 // WriteDescriptorSet is VkWriteDescriptorSet (Vulkan 1.0).
 type WriteDescriptorSet struct {
 	SType            StructureType
@@ -7923,6 +9432,8 @@ const (
 	StructureTypeExternalMemoryBufferCreateInfo                            StructureType = 1000072000
 	StructureTypeFenceCreateInfo                                           StructureType = 8
 	StructureTypeFormatProperties2                                         StructureType = 1000059002
+	StructureTypeFramebufferCreateInfo                                     StructureType = 37
+	StructureTypeGraphicsPipelineCreateInfo                                StructureType = 28
 	StructureTypeImageCreateInfo                                           StructureType = 14
 	StructureTypeImageMemoryBarrier                                        StructureType = 45
 	StructureTypeImageMemoryBarrier2                                       StructureType = 1000314002
@@ -8032,20 +9543,32 @@ const (
 	StructureTypePhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR    StructureType = 1000336000
 	StructureTypePhysicalDeviceZeroInitializeWorkgroupMemoryFeatures       StructureType = 1000325000
 	StructureTypePipelineCacheCreateInfo                                   StructureType = 17
+	StructureTypePipelineColorBlendStateCreateInfo                         StructureType = 26
 	StructureTypePipelineCreateFlags2CreateInfo                            StructureType = 1000470005
 	StructureTypePipelineCreationFeedbackCreateInfo                        StructureType = 1000192000
+	StructureTypePipelineDepthStencilStateCreateInfo                       StructureType = 25
+	StructureTypePipelineDynamicStateCreateInfo                            StructureType = 27
 	StructureTypePipelineExecutableInfoKHR                                 StructureType = 1000269003
 	StructureTypePipelineExecutableInternalRepresentationKHR               StructureType = 1000269005
 	StructureTypePipelineExecutablePropertiesKHR                           StructureType = 1000269002
 	StructureTypePipelineExecutableStatisticKHR                            StructureType = 1000269004
 	StructureTypePipelineInfoKHR                                           StructureType = 1000269001
+	StructureTypePipelineInputAssemblyStateCreateInfo                      StructureType = 20
 	StructureTypePipelineLayoutCreateInfo                                  StructureType = 30
+	StructureTypePipelineMultisampleStateCreateInfo                        StructureType = 24
+	StructureTypePipelineRasterizationStateCreateInfo                      StructureType = 23
 	StructureTypePipelineRobustnessCreateInfo                              StructureType = 1000068000
 	StructureTypePipelineShaderStageCreateInfo                             StructureType = 18
 	StructureTypePipelineShaderStageRequiredSubgroupSizeCreateInfo         StructureType = 1000225001
+	StructureTypePipelineTessellationStateCreateInfo                       StructureType = 21
+	StructureTypePipelineVertexInputStateCreateInfo                        StructureType = 19
+	StructureTypePipelineViewportStateCreateInfo                           StructureType = 22
+	StructureTypePresentInfoKHR                                            StructureType = 1000001001
 	StructureTypeQueryPoolCreateInfo                                       StructureType = 11
 	StructureTypeQueueFamilyGlobalPriorityProperties                       StructureType = 1000388001
 	StructureTypeQueueFamilyProperties2                                    StructureType = 1000059005
+	StructureTypeRenderPassBeginInfo                                       StructureType = 43
+	StructureTypeRenderPassCreateInfo                                      StructureType = 38
 	StructureTypeSamplerCreateInfo                                         StructureType = 31
 	StructureTypeSemaphoreCreateInfo                                       StructureType = 9
 	StructureTypeSemaphoreSignalInfo                                       StructureType = 1000207005
@@ -8056,6 +9579,7 @@ const (
 	StructureTypeShaderModuleValidationCacheCreateInfoEXT                  StructureType = 1000160001
 	StructureTypeSubmitInfo                                                StructureType = 4
 	StructureTypeSubmitInfo2                                               StructureType = 1000314004
+	StructureTypeSwapchainCreateInfoKHR                                    StructureType = 1000001000
 	StructureTypeTimelineSemaphoreSubmitInfo                               StructureType = 1000207003
 	StructureTypeValidationFeaturesEXT                                     StructureType = 1000247000
 	StructureTypeWriteDescriptorSet                                        StructureType = 35
@@ -8131,6 +9655,25 @@ const (
 	cmdDestroyImageView
 	cmdCreateSampler
 	cmdDestroySampler
+	cmdCreateRenderPass
+	cmdDestroyRenderPass
+	cmdCreateFramebuffer
+	cmdDestroyFramebuffer
+	cmdCreateGraphicsPipelines
+	cmdCmdBeginRenderPass
+	cmdCmdEndRenderPass
+	cmdCmdSetViewport
+	cmdCmdSetScissor
+	cmdCmdDraw
+	cmdDestroySurfaceKHR
+	cmdGetPhysicalDeviceSurfaceSupportKHR
+	cmdGetPhysicalDeviceSurfaceCapabilitiesKHR
+	cmdGetPhysicalDeviceSurfaceFormatsKHR
+	cmdCreateSwapchainKHR
+	cmdDestroySwapchainKHR
+	cmdGetSwapchainImagesKHR
+	cmdAcquireNextImageKHR
+	cmdQueuePresentKHR
 	cmdCreateDescriptorSetLayout
 	cmdDestroyDescriptorSetLayout
 	cmdGetDescriptorSetLayoutSupport
@@ -8291,6 +9834,25 @@ var commands = [commandCount]commandInfo{
 	cmdDestroyImageView:                                                 {levelDevice, []string{"vkDestroyImageView"}},
 	cmdCreateSampler:                                                    {levelDevice, []string{"vkCreateSampler"}},
 	cmdDestroySampler:                                                   {levelDevice, []string{"vkDestroySampler"}},
+	cmdCreateRenderPass:                                                 {levelDevice, []string{"vkCreateRenderPass"}},
+	cmdDestroyRenderPass:                                                {levelDevice, []string{"vkDestroyRenderPass"}},
+	cmdCreateFramebuffer:                                                {levelDevice, []string{"vkCreateFramebuffer"}},
+	cmdDestroyFramebuffer:                                               {levelDevice, []string{"vkDestroyFramebuffer"}},
+	cmdCreateGraphicsPipelines:                                          {levelDevice, []string{"vkCreateGraphicsPipelines"}},
+	cmdCmdBeginRenderPass:                                               {levelDevice, []string{"vkCmdBeginRenderPass"}},
+	cmdCmdEndRenderPass:                                                 {levelDevice, []string{"vkCmdEndRenderPass"}},
+	cmdCmdSetViewport:                                                   {levelDevice, []string{"vkCmdSetViewport"}},
+	cmdCmdSetScissor:                                                    {levelDevice, []string{"vkCmdSetScissor"}},
+	cmdCmdDraw:                                                          {levelDevice, []string{"vkCmdDraw"}},
+	cmdDestroySurfaceKHR:                                                {levelInstance, []string{"vkDestroySurfaceKHR"}},
+	cmdGetPhysicalDeviceSurfaceSupportKHR:                               {levelInstance, []string{"vkGetPhysicalDeviceSurfaceSupportKHR"}},
+	cmdGetPhysicalDeviceSurfaceCapabilitiesKHR:                          {levelInstance, []string{"vkGetPhysicalDeviceSurfaceCapabilitiesKHR"}},
+	cmdGetPhysicalDeviceSurfaceFormatsKHR:                               {levelInstance, []string{"vkGetPhysicalDeviceSurfaceFormatsKHR"}},
+	cmdCreateSwapchainKHR:                                               {levelDevice, []string{"vkCreateSwapchainKHR"}},
+	cmdDestroySwapchainKHR:                                              {levelDevice, []string{"vkDestroySwapchainKHR"}},
+	cmdGetSwapchainImagesKHR:                                            {levelDevice, []string{"vkGetSwapchainImagesKHR"}},
+	cmdAcquireNextImageKHR:                                              {levelDevice, []string{"vkAcquireNextImageKHR"}},
+	cmdQueuePresentKHR:                                                  {levelDevice, []string{"vkQueuePresentKHR"}},
 	cmdCreateDescriptorSetLayout:                                        {levelDevice, []string{"vkCreateDescriptorSetLayout"}},
 	cmdDestroyDescriptorSetLayout:                                       {levelDevice, []string{"vkDestroyDescriptorSetLayout"}},
 	cmdGetDescriptorSetLayoutSupport:                                    {levelDevice, []string{"vkGetDescriptorSetLayoutSupport", "vkGetDescriptorSetLayoutSupportKHR"}},
@@ -8829,6 +10391,125 @@ func (d *Device) CreateSampler(createInfo *SamplerCreateInfo) (Sampler, error) {
 // DestroySampler is vkDestroySampler (Vulkan 1.0).
 func (d *Device) DestroySampler(sampler Sampler) {
 	d.procs.value(cmdDestroySampler, uintptr(d.Handle), uintptr(sampler), 0)
+}
+
+// CreateRenderPass is vkCreateRenderPass (Vulkan 1.0).
+func (d *Device) CreateRenderPass(createInfo *RenderPassCreateInfo) (RenderPass, error) {
+	createInfo.fill()
+	var renderPass RenderPass
+	err := failure(d.procs.call(cmdCreateRenderPass, uintptr(d.Handle), uintptr(unsafe.Pointer(createInfo)), 0, uintptr(unsafe.Pointer(&renderPass))))
+	return renderPass, err
+}
+
+// DestroyRenderPass is vkDestroyRenderPass (Vulkan 1.0).
+func (d *Device) DestroyRenderPass(renderPass RenderPass) {
+	d.procs.value(cmdDestroyRenderPass, uintptr(d.Handle), uintptr(renderPass), 0)
+}
+
+// CreateFramebuffer is vkCreateFramebuffer (Vulkan 1.0).
+func (d *Device) CreateFramebuffer(createInfo *FramebufferCreateInfo) (Framebuffer, error) {
+	createInfo.fill()
+	var framebuffer Framebuffer
+	err := failure(d.procs.call(cmdCreateFramebuffer, uintptr(d.Handle), uintptr(unsafe.Pointer(createInfo)), 0, uintptr(unsafe.Pointer(&framebuffer))))
+	return framebuffer, err
+}
+
+// DestroyFramebuffer is vkDestroyFramebuffer (Vulkan 1.0).
+func (d *Device) DestroyFramebuffer(framebuffer Framebuffer) {
+	d.procs.value(cmdDestroyFramebuffer, uintptr(d.Handle), uintptr(framebuffer), 0)
+}
+
+// CreateGraphicsPipelines is vkCreateGraphicsPipelines (Vulkan 1.0).
+func (d *Device) CreateGraphicsPipelines(pipelineCache PipelineCache, createInfos []GraphicsPipelineCreateInfo) ([]Pipeline, error) {
+	fillAll(unsafe.SliceData(createInfos), len(createInfos))
+	pipelines := make([]Pipeline, len(createInfos))
+	err := failure(d.procs.call(cmdCreateGraphicsPipelines, uintptr(d.Handle), uintptr(pipelineCache), uintptr(len(createInfos)), uintptr(unsafe.Pointer(unsafe.SliceData(createInfos))), 0, uintptr(unsafe.Pointer(unsafe.SliceData(pipelines)))))
+	return pipelines, err
+}
+
+// CmdBeginRenderPass is vkCmdBeginRenderPass (Vulkan 1.0).
+func (d *Device) CmdBeginRenderPass(commandBuffer CommandBuffer, renderPassBegin *RenderPassBeginInfo, contents SubpassContents) {
+	renderPassBegin.fill()
+	d.procs.value(cmdCmdBeginRenderPass, uintptr(commandBuffer), uintptr(unsafe.Pointer(renderPassBegin)), uintptr(contents))
+}
+
+// CmdEndRenderPass is vkCmdEndRenderPass (Vulkan 1.0).
+func (d *Device) CmdEndRenderPass(commandBuffer CommandBuffer) {
+	d.procs.value(cmdCmdEndRenderPass, uintptr(commandBuffer))
+}
+
+// CmdSetViewport is vkCmdSetViewport (Vulkan 1.0).
+func (d *Device) CmdSetViewport(commandBuffer CommandBuffer, firstViewport uint32, viewports []Viewport) {
+	d.procs.value(cmdCmdSetViewport, uintptr(commandBuffer), uintptr(firstViewport), uintptr(len(viewports)), uintptr(unsafe.Pointer(unsafe.SliceData(viewports))))
+}
+
+// CmdSetScissor is vkCmdSetScissor (Vulkan 1.0).
+func (d *Device) CmdSetScissor(commandBuffer CommandBuffer, firstScissor uint32, scissors []Rect2D) {
+	d.procs.value(cmdCmdSetScissor, uintptr(commandBuffer), uintptr(firstScissor), uintptr(len(scissors)), uintptr(unsafe.Pointer(unsafe.SliceData(scissors))))
+}
+
+// CmdDraw is vkCmdDraw (Vulkan 1.0).
+func (d *Device) CmdDraw(commandBuffer CommandBuffer, vertexCount uint32, instanceCount uint32, firstVertex uint32, firstInstance uint32) {
+	d.procs.value(cmdCmdDraw, uintptr(commandBuffer), uintptr(vertexCount), uintptr(instanceCount), uintptr(firstVertex), uintptr(firstInstance))
+}
+
+// DestroySurfaceKHR is vkDestroySurfaceKHR (VK_KHR_surface).
+func (i *Instance) DestroySurfaceKHR(surface SurfaceKHR) {
+	i.procs.value(cmdDestroySurfaceKHR, uintptr(i.Handle), uintptr(surface), 0)
+}
+
+// GetPhysicalDeviceSurfaceSupportKHR is vkGetPhysicalDeviceSurfaceSupportKHR (VK_KHR_surface).
+func (i *Instance) GetPhysicalDeviceSurfaceSupportKHR(physicalDevice PhysicalDevice, queueFamilyIndex uint32, surface SurfaceKHR) (Bool32, error) {
+	var supported Bool32
+	err := failure(i.procs.call(cmdGetPhysicalDeviceSurfaceSupportKHR, uintptr(physicalDevice), uintptr(queueFamilyIndex), uintptr(surface), uintptr(unsafe.Pointer(&supported))))
+	return supported, err
+}
+
+// GetPhysicalDeviceSurfaceCapabilitiesKHR is vkGetPhysicalDeviceSurfaceCapabilitiesKHR (VK_KHR_surface).
+func (i *Instance) GetPhysicalDeviceSurfaceCapabilitiesKHR(physicalDevice PhysicalDevice, surface SurfaceKHR) (SurfaceCapabilitiesKHR, error) {
+	var surfaceCapabilities SurfaceCapabilitiesKHR
+	err := failure(i.procs.call(cmdGetPhysicalDeviceSurfaceCapabilitiesKHR, uintptr(physicalDevice), uintptr(surface), uintptr(unsafe.Pointer(&surfaceCapabilities))))
+	return surfaceCapabilities, err
+}
+
+// GetPhysicalDeviceSurfaceFormatsKHR is vkGetPhysicalDeviceSurfaceFormatsKHR (VK_KHR_surface).
+func (i *Instance) GetPhysicalDeviceSurfaceFormatsKHR(physicalDevice PhysicalDevice, surface SurfaceKHR) ([]SurfaceFormatKHR, error) {
+	return enumerate(func(n *uint32, p *SurfaceFormatKHR) Result {
+		return Result(i.procs.call(cmdGetPhysicalDeviceSurfaceFormatsKHR, uintptr(physicalDevice), uintptr(surface), uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(p))))
+	}, nil)
+}
+
+// CreateSwapchainKHR is vkCreateSwapchainKHR (VK_KHR_swapchain).
+func (d *Device) CreateSwapchainKHR(createInfo *SwapchainCreateInfoKHR) (SwapchainKHR, error) {
+	createInfo.fill()
+	var swapchain SwapchainKHR
+	err := failure(d.procs.call(cmdCreateSwapchainKHR, uintptr(d.Handle), uintptr(unsafe.Pointer(createInfo)), 0, uintptr(unsafe.Pointer(&swapchain))))
+	return swapchain, err
+}
+
+// DestroySwapchainKHR is vkDestroySwapchainKHR (VK_KHR_swapchain).
+func (d *Device) DestroySwapchainKHR(swapchain SwapchainKHR) {
+	d.procs.value(cmdDestroySwapchainKHR, uintptr(d.Handle), uintptr(swapchain), 0)
+}
+
+// GetSwapchainImagesKHR is vkGetSwapchainImagesKHR (VK_KHR_swapchain).
+func (d *Device) GetSwapchainImagesKHR(swapchain SwapchainKHR) ([]Image, error) {
+	return enumerate(func(n *uint32, p *Image) Result {
+		return Result(d.procs.call(cmdGetSwapchainImagesKHR, uintptr(d.Handle), uintptr(swapchain), uintptr(unsafe.Pointer(n)), uintptr(unsafe.Pointer(p))))
+	}, nil)
+}
+
+// AcquireNextImageKHR is vkAcquireNextImageKHR (VK_KHR_swapchain).
+func (d *Device) AcquireNextImageKHR(swapchain SwapchainKHR, timeout uint64, semaphore Semaphore, fence Fence) (uint32, error) {
+	var imageIndex uint32
+	err := failure(d.procs.call(cmdAcquireNextImageKHR, uintptr(d.Handle), uintptr(swapchain), uintptr(timeout), uintptr(semaphore), uintptr(fence), uintptr(unsafe.Pointer(&imageIndex))))
+	return imageIndex, err
+}
+
+// QueuePresentKHR is vkQueuePresentKHR (VK_KHR_swapchain).
+func (d *Device) QueuePresentKHR(queue Queue, presentInfo *PresentInfoKHR) error {
+	presentInfo.fill()
+	return failure(d.procs.call(cmdQueuePresentKHR, uintptr(queue), uintptr(unsafe.Pointer(presentInfo))))
 }
 
 // CreateDescriptorSetLayout is vkCreateDescriptorSetLayout (Vulkan 1.0).
