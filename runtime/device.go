@@ -219,39 +219,15 @@ func (d *Device) find() (plan.Snapshot, error) {
 
 // create makes the VkDevice with the planned features.
 func (d *Device) create() error {
-	p := d.plan
-	has := func(name string) bool { return slices.Contains(p.Extensions, name) }
-	coop := p.Has("coop16") || p.Has("coop8")
-	var o optional
-	chain := o.chain(uint32(p.API), has, coop)
-	o.storage16.StorageBuffer16BitAccess = vk.ToBool32(p.Has("store16"))
-	o.storage8.StorageBuffer8BitAccess = vk.ToBool32(p.Has("store8"))
-	o.small.ShaderFloat16 = vk.ToBool32(p.Has("f16"))
-	o.small.ShaderInt8 = vk.ToBool32(p.Has("int8"))
-	o.dot.ShaderIntegerDotProduct = vk.ToBool32(p.Has("dot"))
-	o.memory.VulkanMemoryModel = vk.ToBool32(coop)
-	o.memory.VulkanMemoryModelDeviceScope = vk.ToBool32(coop) // of the atomics of other kernels
-	o.address.BufferDeviceAddress = vk.ToBool32(p.Has("resident"))
-	o.coop.CooperativeMatrix = vk.ToBool32(coop)
-	o.subgroup.SubgroupSizeControl = vk.ToBool32(p.Subgroup.Min != 0)
-
-	extensions := o.extensions
-	for _, e := range []string{vk.KHRPortabilitySubsetExtensionName, vk.EXTMemoryBudgetExtensionName} {
-		if has(e) {
-			extensions = append(extensions, e)
-		}
-	}
-	if p.API < plan.MakeVersion(1, 2, 0) && has(vk.KHRShaderFloatControlsExtensionName) {
-		extensions = append(extensions, vk.KHRShaderFloatControlsExtensionName)
-	}
-	d.family = p.Family
+	n := needs(d.plan)
+	d.family = n.Family
 	priority := float32(0.5)
 	info := vk.Chain(&vk.DeviceCreateInfo{
 		QueueCreateInfoCount:    1,
 		PQueueCreateInfos:       &vk.DeviceQueueCreateInfo{QueueFamilyIndex: d.family, QueueCount: 1, PQueuePriorities: &priority},
-		EnabledExtensionCount:   uint32(len(extensions)),
-		PpEnabledExtensionNames: vk.CStrings(extensions),
-	}, chain...)
+		EnabledExtensionCount:   uint32(len(n.Extensions)),
+		PpEnabledExtensionNames: vk.CStrings(n.Extensions),
+	}, n.Features...)
 	var err error
 	d.vk, err = d.instance.CreateDevice(d.physical, info)
 	d.owned = err == nil

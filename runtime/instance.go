@@ -168,6 +168,13 @@ func (in *instance) close() {
 
 // adopt uses an instance that the program made.
 func adopt(a *Adopt) (*instance, error) {
+	if a.Instance == 0 || a.PhysicalDevice == 0 || a.Device == 0 || a.Queue == 0 {
+		return nil, errors.New("adopting a device needs instance, physical device, device and queue")
+	}
+	return adoptInstance(a)
+}
+
+func adoptInstance(a *Adopt) (*instance, error) {
 	var loader *vk.Loader
 	var err error
 	if a.GetInstanceProcAddr != 0 {
@@ -177,9 +184,6 @@ func adopt(a *Adopt) (*instance, error) {
 	}
 	if err != nil {
 		return nil, noDevice(err)
-	}
-	if a.Instance == 0 || a.PhysicalDevice == 0 || a.Device == 0 || a.Queue == 0 {
-		return nil, errors.New("adopting a device needs instance, physical device, device and queue")
 	}
 	in := &instance{api: a.APIVersion}
 	if in.api == 0 {
