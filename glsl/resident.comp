@@ -10,12 +10,11 @@
 // of the grid behind each. A step is one or more nodes of a graph, with the words
 // of their contracts (runtime/plan/tape.go). While a workgroup waits it has the
 // weights of its first rows of the next product under way.
-layout(local_size_x_id = 4) in;
-layout(constant_id = 3) const uint QUERIES = 1u; // query heads that read a kv head
-layout(constant_id = 4) const uint LOCAL = 512u;
-layout(constant_id = 5) const uint MAX_NB = 4u; // blocks of the longest product
-layout(constant_id = 7) const uint ROOM = 256u; // shared memory for other things, in vec4
-layout(constant_id = 8) const uint HIDDEN = 256u;
+// HEAD is the dimension of heads, QUERIES the query heads that read a kv head.
+layout(local_size_x = LOCAL) in;
+layout(constant_id = 3) const uint MAX_NB = 4u; // blocks of the longest product
+layout(constant_id = 4) const uint ROOM = 256u; // shared memory for other things, in vec4
+layout(constant_id = 5) const uint HIDDEN = 256u;
 
 #define STEP_WORDS 32u
 layout(binding = 0) readonly buffer Tape { uint tape[]; };
@@ -48,13 +47,14 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define K_NORM 9u
 #define ROPE 10u
 #define Q_SCALE 11u
-#define CHUNKS 12u
+#define CHUNKS 13u
 #define RESULT 8u
 #define TOKEN 8u
 #define SLICES 8u // of a row of the product
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
 #define MOST 11u // units at once
+#define PER 12u  // 2^31 over the slices of a unit
 #define CODES 16u
 #define SCALES 18u
 #define X 20u

@@ -30,7 +30,7 @@ func (p *Program) reside() error {
 	}
 	spec := d.plan.Spec(tape)
 	groups, _ := d.plan.Resident()
-	kernel, err := d.plan.Choose("resident", [2]uint32{groups, 1})
+	kernel, err := d.plan.Choose(tape.Contract(), [2]uint32{groups, 1})
 	if err != nil {
 		return nil // the device lacks something that single dispatches can do without
 	}
@@ -49,7 +49,7 @@ func (p *Program) reside() error {
 		return graph.InOut(&graph.Value{Name: b.name, Bytes: bytes, Buffer: b})
 	}
 	r.node = node{Node: &graph.Node{
-		Label: "token", Contract: "resident", Domain: [2]uint32{groups, 1}, Spec: spec, Push: []uint32{uint32(len(tape.Steps)), tape.Positions, tape.Tables},
+		Label: "token", Contract: tape.Contract(), Domain: [2]uint32{groups, 1}, Spec: spec, Push: []uint32{uint32(len(tape.Steps)), tape.Positions, tape.Tables},
 		Args: []graph.Arg{view(r.words, r.words.bytes), view(r.own, 8), graph.In(tape.Consts), graph.InOut(tape.Batch), view(r.late, 4)},
 	}, kernel: kernel, grid: plan.Grid{Groups: [3]uint32{groups, 1, 1}}}
 	key := pipelineKey{kernel, d.spec(kernel, spec), false}

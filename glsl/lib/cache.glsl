@@ -9,7 +9,11 @@
 // page of values is [kv head][position][dim].
 const uint PAGE = 64u;
 
+#ifdef HEAD
+const uint HEAD_DIM = HEAD;
+#else
 layout(constant_id = 1) const uint HEAD_DIM = 128u;
+#endif
 layout(constant_id = 2) const uint KV_HEADS = 1u;
 
 // Word of the pair (dim, dim+1) of a key; dim is even.

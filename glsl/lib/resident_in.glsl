@@ -41,7 +41,7 @@ void tree256() {
 // runtime/ref/rms_norm.go. Workgroups share the writing of x += y, which goes to
 // another place than x, as others still read that.
 void norm_in() {
-    const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
+    const uint FOURS = HIDDEN / 4u, ROUNDS = 3u; // hidden width up to 12 * LOCAL
     uint lane = gl_LocalInvocationIndex;
     bool adds = (word(FLAGS) & ADDS) != 0u, check = (word(FLAGS) & CHECK) != 0u;
     Vectors x = Vectors(address(X)), y = Vectors(address(Y)), x_out = Vectors(address(X_OUT));
@@ -67,7 +67,7 @@ void norm_in() {
     barrier();
     for (uint p = lane; p < 256u; p += LOCAL) {
         float s = 0.0;
-        [[unroll]] for (uint i = 0u; i < HIDDEN; i += 256u) {
+        [[unroll]] for (uint i = 0u; i < 12u * LOCAL; i += 256u) if (i < HIDDEN) {
             float f = room_float(p + i);
             s = add(s, mul(f, f));
         }
@@ -77,9 +77,11 @@ void norm_in() {
     float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
     [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
         uint at = i * LOCAL + lane;
-        float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
-        put_act(at, at < FOURS, u);
+        if (i * LOCAL < FOURS) {
+            float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
+            if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
+            put_act(at, at < FOURS, u);
+        }
     }
 }
 
@@ -111,13 +113,13 @@ void join_in() {
 }
 
 void row_in() {
-    const uint ROUNDS = (MAX_NB * 16u + LOCAL - 1u) / LOCAL;
+    const uint ROUNDS = 9u; // length up to 36 * LOCAL
     uint words = word(NB) * 16u;
     Floats x = Floats(address(X));
     float v[ROUNDS][4];
     [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
         uint w = i * LOCAL + gl_LocalInvocationIndex;
-        [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
+        if (i * LOCAL < words) [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
     }
     [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
         uint w = i * LOCAL + gl_LocalInvocationIndex;

@@ -13,47 +13,47 @@ bool silus() { return (word(FLAGS) & SILU) != 0u; }
 // Slices of a unit: with SILU, those of the ups follow those of the gates.
 uint unit_slices() { return word(SLICES) << uint(silus()); }
 
-// A walk over the slices of some units: this team's, AHEAD of them at once.
-struct Walk {
-    uint unit, slice; // of the first of the next AHEAD
-    uint left;        // slices from there on
-};
-Walk walk;
+// A walk over the slices of some units: this team's, AHEAD of them at once. Slices
+// have numbers; slice i is slice i % unit_slices() of unit i / unit_slices().
+uint walk_unit, walk_at, walk_total;
 uvec4 codes_next[AHEAD * QUARTER];
 uvec2 scales_next[AHEAD];
 
 uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 4u; }
 uint quarter() { return gl_LocalInvocationIndex % 4u; }
 
+// The unit of slice i; exact for i * unit_slices() < 2^31.
+uint unit_of(uint i) {
+    uint high, low;
+    umulExtended(2u * i, word(PER), high, low);
+    return high;
+}
+
 // Begins a walk over count units from one on.
 void begin(uint unit, uint count) {
-    walk = Walk(unit, gl_LocalInvocationIndex / TEAM, count * unit_slices());
-    walk.left -= min(walk.left, walk.slice);
-    for (uint per = unit_slices(); walk.slice >= per; walk.slice -= per) walk.unit++;
+    walk_unit = unit;
+    walk_at = gl_LocalInvocationIndex / TEAM;
+    walk_total = count * unit_slices();
 }
 
-// Steps to the slice after next_teams others.
-void step(inout uint unit, inout uint slice) {
-    for (slice += TEAMS; slice >= unit_slices(); slice -= unit_slices()) unit++;
-}
-
-// Loads the next AHEAD slices of the walk and moves on behind them.
+// Loads the next AHEAD slices of the walk.
 void load() {
-    uint nb = word(NB), fours = Q2_0_FOURS(nb), q = quarter();
+    uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb);
     WeightQuads codes = WeightQuads(address(CODES));
     WeightPairs scales = WeightPairs(address(SCALES));
     [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-        if (i * TEAMS < walk.left) {
-            bool ups = walk.slice >= word(SLICES);
-            uint slice = walk.slice - (ups ? word(SLICES) : 0u);
-            uint row = min(walk.unit * UNIT + row_in_unit(), word(ROWS) - 1u) + (ups ? word(ROWS) : 0u);
-            uint b = slice * SLICE + q * QUARTER, at = row / GROUP * nb * GROUP + row % GROUP;
+        if (walk_at < walk_total) {
+            uint unit = unit_of(walk_at), slice = walk_at - unit * per, row = min((walk_unit + unit) * UNIT + row_in_unit(), rows - 1u);
+            if (slice >= slices) {
+                slice -= slices;
+                row += rows;
+            }
+            uint b = slice * SLICE + quarter() * QUARTER, at = row / GROUP * nb * GROUP + row % GROUP;
             [[unroll]] for (uint e = 0u; e < QUARTER; e++) codes_next[i * QUARTER + e] = codes.v[at + min(b + e, nb - 1u) * GROUP];
             scales_next[i] = scales.v[row / GROUP * fours * GROUP + row % GROUP + min((b >> SHARE) / 4u, fours - 1u) * GROUP];
-            step(walk.unit, walk.slice);
         }
+        walk_at += TEAMS;
     }
-    walk.left -= min(walk.left, AHEAD * TEAMS);
 }
 
 // Brings the first slices of the next product under way.
@@ -62,35 +62,27 @@ void load_first() {
     load();
 }
 
-// The terms of a quarter of a slice.
-void terms(uint slice, uvec4 codes[QUARTER], uvec2 scales, out float t[QUARTER]) {
-    [[unroll]] for (uint e = 0u; e < QUARTER; e++) {
-        uint b = slice * SLICE + quarter() * QUARTER + e;
-        t[e] = 0.0;
-        if (b < word(NB)) {
-            int c[4];
-            [[unroll]] for (uint j = 0u; j < 4u; j++) {
-                uvec4 v = acts[b * 4u + j];
-                c[j] = 0;
-                [[unroll]] for (int k = 0; k < 4; k++) c[j] = dot4(c[j], (codes[e][j] >> (2 * k)) & 0x03030303u, v[k]);
-            }
-            uvec2 ds = pairs[b];
-            t[e] = mul(float(c[0] + c[1] + (c[2] + c[3]) - int(ds.y)), mul(q2_0_half(scales, (b >> SHARE) % 4u), uintBitsToFloat(ds.x)));
-        }
-    }
-}
-
 // The sum of a slice, in the last of the four invocations that have a quarter each.
 // Blocks beyond the end of a row add +0, which changes no sum.
-float slice_sum(float t[QUARTER]) {
-    float sum = 0.0;
-    [[unroll]] for (uint e = 0u; e < QUARTER; e++) sum = add(sum, t[e]);
+float slice_sum(uint slice, uvec4 codes[QUARTER], uvec2 scales) {
+    float t[QUARTER], sum = 0.0;
+    [[unroll]] for (uint e = 0u; e < QUARTER; e++) {
+        uint b = slice * SLICE + quarter() * QUARTER + e, inside = min(b, word(NB) - 1u);
+        int c[4];
+        [[unroll]] for (uint j = 0u; j < 4u; j++) {
+            uvec4 v = acts[inside * 4u + j];
+            c[j] = 0;
+            [[unroll]] for (int k = 0; k < 4; k++) c[j] = dot4(c[j], (codes[e][j] >> (2 * k)) & 0x03030303u, v[k]);
+        }
+        uvec2 ds = pairs[inside];
+        t[e] = mul(float(c[0] + c[1] + (c[2] + c[3]) - int(ds.y)), mul(q2_0_half(scales, (b >> SHARE) % 4u), uintBitsToFloat(ds.x)));
+        if (b > inside) t[e] = 0.0;
+        sum = add(sum, t[e]);
+    }
     [[unroll]] for (uint i = 1u; i < 4u; i++) {
         float below = from_below(sum);
-        if (quarter() == i) {
-            sum = below;
-            [[unroll]] for (uint e = 0u; e < QUARTER; e++) sum = add(sum, t[e]);
-        }
+        [[unroll]] for (uint e = 0u; e < QUARTER; e++) below = add(below, t[e]);
+        if (quarter() == i) sum = below;
     }
     return sum;
 }
@@ -116,25 +108,21 @@ void product() {
             begin(from, count);
             load();
         }
-        uint slice = lane / TEAM, unit = 0u; // of the walk, as it computes
-        for (; slice >= per; slice -= per) unit++;
         [[dont_unroll]] for (uint done = 0u; done < total; done += AHEAD * TEAMS) {
             uvec4 codes[AHEAD * QUARTER] = codes_next;
             uvec2 scales[AHEAD] = scales_next;
             load();
             [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-                if (done + i * TEAMS >= total) break; // all teams at once
-                uint at = done + i * TEAMS + lane / TEAM;
-                float t[QUARTER];
-                uvec4 mine[QUARTER];
-                [[unroll]] for (uint e = 0u; e < QUARTER; e++) mine[e] = codes[i * QUARTER + e];
-                terms(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), mine, scales[i], t);
-                float sum = slice_sum(t);
-                if (quarter() == 3u && at < total) {
-                    uint cell = at * UNIT + row_in_unit();
-                    room[cell / 4u][cell % 4u] = sum;
+                if (done + i * TEAMS < total) { // for all teams
+                    uint at = done + i * TEAMS + lane / TEAM, slice = at - unit_of(at) * per;
+                    uvec4 mine[QUARTER];
+                    [[unroll]] for (uint e = 0u; e < QUARTER; e++) mine[e] = codes[i * QUARTER + e];
+                    float sum = slice_sum(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), mine, scales[i]);
+                    if (quarter() == 3u && at < total) {
+                        uint cell = at * UNIT + row_in_unit();
+                        room[cell / 4u][cell % 4u] = sum;
+                    }
                 }
-                step(unit, slice);
             }
         }
         barrier();

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/spirv"
 )
 
 // Tape is what the resident kernel (glsl/resident.comp) runs instead of the nodes
@@ -58,6 +60,7 @@ const (
 	stepKNorm
 	stepRope
 	stepQScale
+	_
 	stepChunks
 )
 
@@ -69,6 +72,7 @@ const (
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
 	stepMost   = 11        // units at once
+	stepPer    = 12        // 2^31 over the slices of a unit
 )
 
 // Places of a step's references.
@@ -253,7 +257,7 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 	rope, part, join := r.next("qkv_rope_cache_f16", 4, 11), r.next("attention_part_f16", 4, 5), r.next("attention_join_i8", 3, 4)
 	heads := [3]uint32{rope.Spec[0], rope.Spec[1], part.Spec[2]}
 	r.want(rope.Args[0].Value == qkv && part.Args[0].Value == qkv && join.Args[0].Value == part.Args[3].Value && join.Push[0] == 1)
-	r.want(heads[0]%128 == 0 && rope.Spec[2] == heads[0] && rope.Push[0] == heads[1]*heads[2])
+	r.want(heads[0] == 128 && rope.Spec[2] == heads[0] && rope.Push[0] == heads[1]*heads[2])
 	r.want(r.Heads == heads || r.Heads == [3]uint32{})
 	r.Heads = heads
 	chunks, parts := part.Push[0], Ref{}
@@ -335,7 +339,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 		}
 	}
 	t := TapeOf(g)
-	if t == nil || !p.fits(t) {
+	if t == nil || !p.fits(t) || spirv.Contract(t.Contract()) == nil {
 		return nil
 	}
 	groups, _ := p.Resident()
@@ -346,11 +350,15 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			s.Words[stepMost] = max(p.room(t)/4/slices, 1)
+			s.Words[stepMost], s.Words[stepPer] = max(p.room(t)/4/slices, 1), (1<<31+slices-1)/slices
 		}
 	}
 	return t
 }
+
+// Contract names the kernel that runs the tape: it depends on the query heads that
+// share a kv head.
+func (t *Tape) Contract() string { return fmt.Sprintf("resident_gqa%d", t.Heads[2]) }
 
 // room is the shared memory of the resident kernel, besides activations, in vectors of
 // four: for sums of slices, a row of hidden width, queries and weights of attention.
@@ -364,11 +372,11 @@ func (p *Plan) room(t *Tape) uint32 {
 func (p *Plan) fits(t *Tape) bool {
 	_, local := p.Resident()
 	room := p.room(t)
-	return t.Blocks*(64+8)+room*16+(256+2*StepWords+local)*4+min(local, room/8)*16 <= p.Limits.SharedBytes
+	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords+2*local)*4 + min(local, room/8)*16
+	return shared <= p.Limits.SharedBytes && t.Hidden <= 12*local && t.Blocks*16 <= 9*local
 }
 
 // Spec is the specialisation of the resident kernel for a tape.
 func (p *Plan) Spec(t *Tape) []uint32 {
-	_, local := p.Resident()
-	return []uint32{t.Heads[0], t.Heads[1], t.Heads[2], local, t.Blocks, t.Share, p.room(t), t.Hidden}
+	return []uint32{0, t.Heads[1], t.Blocks, p.room(t), t.Hidden, t.Share}
 }
