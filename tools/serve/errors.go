@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/tools/serve/sched"
@@ -93,7 +94,8 @@ func readJSON(r *http.Request, v any) error {
 		case errors.As(err, &size):
 			return err
 		case errors.As(err, &field):
-			return invalid(field.Field, "%s: a JSON %s, want %s", field.Field, field.Value, field.Type)
+			name := strings.TrimPrefix(field.Field, "samplingParams.") // which is embedded
+			return invalid(name, "%s: a JSON %s, want %s", name, field.Value, field.Type)
 		case errors.Is(err, io.EOF):
 			return invalid("", "the request has no body")
 		}
