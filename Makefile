@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 build cross libtern test-libtern gen gen-check bench conform faults pipelines sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 test-windows build cross libtern test-libtern gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,7 +36,11 @@ race: ## the tests of the concurrent packages under the race detector
 	$(SCRIPTS)/race $(GO) test -short -count=1 $(RACE)
 
 test-arm64: ## the reference on arm64, emulated by qemu
-	$(SCRIPTS)/arm64 $(GO) test -count=1 ./runtime/ref/... ./runtime/graph/... ./model/...
+	$(SCRIPTS)/arm64 $(GO) test -short -count=1 ./runtime/ref/... ./runtime/graph/... ./model/...
+	$(SCRIPTS)/arm64 $(GO) run ./tools/tern verify --device reference
+
+test-windows: ## the Windows build under wine on lavapipe (root)
+	$(SCRIPTS)/windows
 
 build: ## bin/tern, pure Go, no C compiler
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./tools/tern
@@ -67,14 +71,17 @@ gen-check: ## compile the kernel list anew and compare with what is committed
 bench: driver ## speed of the embedded model on the chosen device
 	$(TERN) bench
 
-conform: test-tools sid-root ## everything on every driver here: long
-	TERN_CONFORM=all $(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(GO) test -count=1 -timeout 4h $(DEVICE)
+conform: test-tools sid-root ## every kernel on every driver and device here, and as on others: some minutes
+	$(SCRIPTS)/matrix
+
+conform-long: test-tools sid-root ## everything on every CPU driver here: hours
+	TERN_CONFORM=all $(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(GO) test -count=1 -timeout 4h $(DEVICE) ./tools/internal/synth
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify --full --every-way
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify -m synth:wide --full --every-way
-	$(MAKE) --no-print-directory test-arm64
+	$(MAKE) --no-print-directory test-arm64 test-windows faults
 
-faults: test-tools sid-root ## plant twelve faults, each of which must be noticed
-	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid" $(GO) run ./tools/faults
+faults: test-tools sid-root ## plant twelve faults, each of which must be noticed, and record in testdata/conform how
+	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid" sh -c '$(GO) run ./tools/faults -o testdata/conform/faults-$$TERN_DRIVER.md'
 
 pipelines: test-tools ## compile all kernels for AMD cards, and record registers and spills in testdata/conform
 	for card in gfx900 gfx1030 gfx1100; do \
