@@ -96,7 +96,7 @@ func (a *app) root() *cobra.Command {
 	a.globalFlags(root.PersistentFlags())
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.check() }
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.serveCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
-		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.conformCommand(), a.benchCommand(), a.synthCommand(), a.quantizeCommand(), a.perplexityCommand(), a.pullCommand(), a.versionCommand())
+		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.conformCommand(), a.benchCommand(), a.synthCommand(), a.quantizeCommand(), a.convertCommand(), a.perplexityCommand(), a.pullCommand(), a.versionCommand())
 	return root
 }
 

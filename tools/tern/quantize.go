@@ -42,24 +42,23 @@ func (a *app) quantizeCommand() *cobra.Command {
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: interruptible(func(ctx context.Context, args []string) error { return q.quantize(ctx, args) }),
 	}
-	q.flags(cmd, "")
-	cmd.Flags().BoolVar(&q.check, "check", false, "print each tensor's error, and whether its weights were ternary")
+	q.flags(cmd)
 	return cmd
 }
 
-func (q *storing) flags(cmd *cobra.Command, typ string) {
+func (q *storing) flags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVarP(&q.typ, "type", "t", typ, "format of matrices")
+	cmd.Flags().StringVarP(&q.typ, "type", "t", "", "format of matrices")
 	cmd.Flags().StringArrayVar(&q.overrides, "tensor", nil, "`PATTERN=TYPE`: format of the matrices whose names match a regular expression (repeatable)")
+	cmd.Flags().BoolVar(&q.check, "check", false, "print each tensor's error, and whether its weights were ternary")
 }
 
-// types reads the flags.
+// types reads the flags; --type may be empty.
 func (q *storing) types() (t gguf.Type, overrides []quantize.Override, err error) {
-	if q.typ == "" {
-		return 0, nil, usagef("--type is needed: %s", strings.Join(quantize.TypeNames(), ", "))
-	}
-	if t, err = quantize.ParseType(q.typ); err != nil {
-		return 0, nil, usageError{err}
+	if q.typ != "" {
+		if t, err = quantize.ParseType(q.typ); err != nil {
+			return 0, nil, usageError{err}
+		}
 	}
 	for _, text := range q.overrides {
 		i := strings.LastIndexByte(text, '=')
@@ -86,7 +85,11 @@ func (q *storing) quantize(ctx context.Context, args []string) error {
 	out := ""
 	if len(args) == 2 {
 		out = args[1]
-	} else if !q.check {
+	}
+	switch {
+	case q.typ == "":
+		return usagef("--type is needed: %s", strings.Join(quantize.TypeNames(), ", "))
+	case out == "" && !q.check:
 		return usagef("OUT is needed, or --check")
 	}
 	f, err := gguf.Options{Q2Group: q.q2Group}.Open(args[0])
