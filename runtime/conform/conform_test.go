@@ -2,6 +2,7 @@ package conform
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -21,7 +22,7 @@ func TestReference(t *testing.T) {
 		}
 		for _, r := range report.Results {
 			t.Log(r.String())
-			if r.Failed > 0 || r.Cases == 0 {
+			if r.Failed > 0 || r.Cases == 0 && slices.Contains(Contracts(), r.Contract) {
 				t.Error(r.String())
 			}
 		}

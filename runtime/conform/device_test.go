@@ -102,3 +102,12 @@ func TestFoldedGrid(t *testing.T) {
 	}
 	run(t, Options{Seed: 2, Cases: 17, Work: 1 << 23, Time: 2 * time.Second, Select: some}, device)
 }
+
+// Matrices of published models: here the two smallest, of 2048 weights a row.
+func TestMatricesOfModels(t *testing.T) {
+	some, err := Named("mul_mat_q2_0_i8", "get_rows_q2_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, Options{Seed: 3, Cases: 2, Shapes: true, Work: 1 << 24, Select: some}, runtime.Options{})
+}
