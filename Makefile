@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 test-windows build cross libtern test-libtern gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 test-windows build cross libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,15 @@ test-libtern: ## the library's examples and checks, through CMake
 	cmake -B build/cmake
 	cmake --build build/cmake
 	ctest --test-dir build/cmake -L libtern --output-on-failure
+
+desktop: ## bin/desktop: the example with a window (needs a C compiler and, on Linux, the headers of X11 and OpenGL)
+	CGO_ENABLED=1 $(GO) build -tags desktop -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./tools/desktop
+
+desktop-shaders: ## compile the shaders of the desktop example
+	for s in vert frag; do \
+		$(SCRIPTS)/glslc --target-env=vulkan1.1 -O -o tools/desktop/frame/ui.$$s.spv tools/desktop/frame/ui.$$s && \
+		$(SCRIPTS)/spirv-val --target-env vulkan1.1 tools/desktop/frame/ui.$$s.spv || exit; \
+	done
 
 gen: ## compile the kernel list to spirv/ with the release compiler
 	$(KERNELS)
