@@ -16,7 +16,7 @@ import (
 var errDifferent = errors.New("the devices differ")
 
 func (a *app) compareCommand() *cobra.Command {
-	var with, prompt, ids string
+	var with, prompt, ids, html string
 	var from, tokens int
 	var all bool
 	cmd := &cobra.Command{
@@ -52,7 +52,12 @@ func (a *app) compareCommand() *cobra.Command {
 			if from >= nodes {
 				return usagef("--from %d: the graph has %d nodes", from, nodes)
 			}
-			fmt.Fprintf(a.err, "%d tokens, %d nodes: %s with %s\n", len(list), nodes, c.a.x.Name(), c.b.x.Name())
+			about := fmt.Sprintf("%d tokens, %d nodes: %s with %s", len(list), nodes, c.a.x.Name(), c.b.x.Name())
+			fmt.Fprintln(a.err, about)
+			pictures := newComparePage(about)
+			if html != "" {
+				c.watch = pictures.add
+			}
 			differences := 0
 			for i := range nodes {
 				d, err := c.node(ctx, i)
@@ -66,9 +71,12 @@ func (a *app) compareCommand() *cobra.Command {
 				if _, err := fmt.Fprintln(a.out, d); err != nil {
 					return err
 				}
-				if !all {
+				if !all && html == "" {
 					return errDifferent
 				}
+			}
+			if err := a.writeReport(html, pictures.write); err != nil {
+				return err
 			}
 			if _, err := fmt.Fprintf(a.out, "%d nodes, %d words equal\n", nodes-from-differences, c.equal); err != nil {
 				return err
@@ -85,6 +93,7 @@ func (a *app) compareCommand() *cobra.Command {
 	cmd.Flags().IntVar(&tokens, "tokens", 0, "use the first `n` tokens (default: all)")
 	cmd.Flags().IntVar(&from, "from", 0, "compare from this node on")
 	cmd.Flags().BoolVar(&all, "all", false, "go on after a difference")
+	cmd.Flags().StringVar(&html, "html", "", "go on after a difference, and write a report with plots to this `file`")
 	return cmd
 }
 
@@ -93,6 +102,9 @@ type pair struct {
 	a, b   *opened
 	pa, pb graph.Program
 	equal  uint64 // words
+	// watch, if not nil, is told the words that each node wrote, and the first
+	// difference among them, if there is one.
+	watch func(n int, kernel string, node *graph.Node, v *graph.Value, a, b []byte, d *difference)
 }
 
 // limited makes an executor look as narrow as another, so that both get graphs
@@ -206,6 +218,9 @@ func (c *pair) node(ctx context.Context, i int) (*difference, error) {
 			return nil, err
 		}
 		d := compareWords(wa, wb)
+		if c.watch != nil {
+			c.watch(i, c.kernel(i), na, arg.Value, wa, wb, d)
+		}
 		if d == nil {
 			c.equal += arg.Bytes / 4
 			continue
@@ -215,13 +230,18 @@ func (c *pair) node(ctx context.Context, i int) (*difference, error) {
 		}
 		if first == nil {
 			first = d
-			d.index, d.node, d.value = i, na, arg.Value
-			if k, ok := c.pa.(interface{ Kernels() []string }); ok {
-				d.kernel = k.Kernels()[i]
-			}
+			d.index, d.node, d.value, d.kernel = i, na, arg.Value, c.kernel(i)
 		}
 	}
 	return first, nil
+}
+
+// kernel is what runs node i on side a, empty if that does not tell.
+func (c *pair) kernel(i int) string {
+	if k, ok := c.pa.(interface{ Kernels() []string }); ok {
+		return k.Kernels()[i]
+	}
+	return ""
 }
 
 // compareWords finds the first different word; not-a-number equals itself

@@ -29,7 +29,7 @@ const (
 // conformFlags are the flags of tern conform.
 type conformFlags struct {
 	conform.Options
-	filter, impl, json, junit string
+	filter, impl, json, junit, html string
 }
 
 func (a *app) conformCommand() *cobra.Command {
@@ -66,6 +66,7 @@ func (a *app) conformCommand() *cobra.Command {
 	a.validateFlag(flags)
 	flags.StringVar(&f.json, "json", "", "write the report to a `file` as JSON, - for standard output")
 	flags.StringVar(&f.junit, "junit", "", "write the report to a `file` as JUnit XML, - for standard output")
+	flags.StringVar(&f.html, "html", "", "write a report with plots to this `file`")
 	cmd.RunE = interruptible(func(ctx context.Context, _ []string) error {
 		if f.Shapes && !flags.Changed("work") {
 			f.Work = shapesWork
@@ -136,6 +137,9 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 	})
 	if err == nil {
 		err = a.writeReport(f.junit, report.WriteJUnit)
+	}
+	if err == nil {
+		err = a.writeReport(f.html, conformPage(report))
 	}
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%d implementations differ from the reference", failed)

@@ -62,5 +62,5 @@ func (q *quality) report(r *perplexity.Run, scores []perplexity.Score, f perplex
 		}
 		p.Lines(report.Axes{Title: "mean divergence by position", X: "position in the chunk", Y: "KL, nats"}, byPosition)
 	}
-	return p.Save(q.html)
+	return q.writeReport(q.html, p.Write)
 }

@@ -9,19 +9,16 @@
 //	p.Histogram(report.Axes{Title: "divergence", X: "KL", LogX: true}, kl)
 //	p.Bars(report.Axes{Title: "time", Y: "ms"}, []string{"mul_mat", "norm"}, ms)
 //	p.Map(report.Axes{Title: "differences", X: "column", Y: "row"}, rows, columns, at)
-//	err := p.Save("report.html")
+//	err := p.Write(w)
 //
 // Numbers that cannot be drawn, infinities and NaN, and on a logarithmic axis those
 // that are not positive, are left out and counted below the plot. The first error of
-// a drawing is returned by Save.
+// a drawing is returned by Write.
 package report
 
 import (
-	"errors"
-	"fmt"
 	"html/template"
-	"os"
-	"path/filepath"
+	"io"
 	"time"
 )
 
@@ -57,23 +54,12 @@ func (p *Page) Table(head []string, rows [][]string) {
 // Made is when the page is written.
 func (p *Page) Made() string { return time.Now().UTC().Format("2006-01-02 15:04 MST") }
 
-// Save writes the page beside path and gives it that name when it is complete.
-func (p *Page) Save(path string) (err error) {
+// Write writes the page.
+func (p *Page) Write(w io.Writer) error {
 	if p.err != nil {
-		return fmt.Errorf("%s: %w", path, p.err)
+		return p.err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(page.Execute(f, p), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
-	}
-	return err
+	return page.Execute(w, p)
 }
 
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
