@@ -54,7 +54,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
 #define MOST 11u // units at once
-#define PER 12u  // 2^31 over the slices of a unit
+#define PER 12u  // 2^18 over the slices of a unit
 #define CODES 16u
 #define SCALES 18u
 #define X 20u
@@ -112,13 +112,14 @@ float from_below(float v) {
 // The row of the embedding: runtime/ref/get_rows_q2_0.go
 void embed() {
     uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex, nb = word(NB), row = batch[word(TOKEN)];
-    if (i >= nb * 4u) return;
-    uint b = i / 4u;
-    uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][i % 4u];
-    uvec2 four = WeightPairs(address(SCALES)).v[(row / GROUP * Q2_0_FOURS(nb) + (b >> SHARE) / 4u) * GROUP + row % GROUP];
-    float d = q2_0_half(four, (b >> SHARE) % 4u);
-    Floats y = Floats(address(OUT));
-    for (uint e = 0u; e < 16u; e++) y.v[16u * i + e] = tidy(mul(q2_0_value(q, e), d));
+    if (i < nb * 4u) {
+        uint b = i / 4u;
+        uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][i % 4u];
+        uvec2 four = WeightPairs(address(SCALES)).v[(row / GROUP * Q2_0_FOURS(nb) + (b >> SHARE) / 4u) * GROUP + row % GROUP];
+        float d = q2_0_half(four, (b >> SHARE) % 4u);
+        Floats y = Floats(address(OUT));
+        for (uint e = 0u; e < 16u; e++) y.v[16u * i + e] = tidy(mul(q2_0_value(q, e), d));
+    }
 }
 
 // Waits until all workgroups are here for the n-th time; false if that takes
@@ -134,13 +135,9 @@ bool meet(uint n, bool product) {
     if (product) load_first();
     if (lane == 0u) {
         stop = 0u;
-        for (uint tries = 0u; arrived < all; tries++) {
-            if (tries >= 1u << 21) {
-                late = 1u;
-                stop = 1u;
-                break;
-            }
-        }
+        uint tries = 0u;
+        while (arrived < all && tries < 1u << 21) tries++;
+        if (tries == 1u << 21) late = stop = 1u;
         memoryBarrierBuffer();
     }
     barrier();
@@ -154,7 +151,8 @@ void main() {
     pos = batch[positions];
     barrier();
     if (word(OP) == OP_PRODUCT) load_first();
-    for (uint s = 0u; s < steps; s++) {
+    bool met = true;
+    for (uint s = 0u; s < steps && met; s++) {
         uint other = STEP_WORDS - now;
         if (lane < STEP_WORDS && s + 1u < steps) two_steps[other + lane] = tape[(s + 1u) * STEP_WORDS + lane];
         switch (word(OP)) {
@@ -165,11 +163,12 @@ void main() {
         case OP_BEST: best(); break;
         case OP_CHOOSE: choose(); break;
         }
-        if (s + 1u == steps) break;
-        barrier();
-        now = other;
-        if (!meet(s + 1u, word(OP) == OP_PRODUCT)) return;
+        if (s + 1u < steps) {
+            barrier();
+            now = other;
+            met = meet(s + 1u, word(OP) == OP_PRODUCT);
+        }
     }
     // The last to leave makes the meeting ready for the next dispatch.
-    if (lane == 0u && atomicAdd(arrived, 1u) + 1u == steps * gl_NumWorkGroups.x) arrived = 0u;
+    if (met && lane == 0u && atomicAdd(arrived, 1u) + 1u == steps * gl_NumWorkGroups.x) arrived = 0u;
 }

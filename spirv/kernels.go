@@ -21,6 +21,7 @@ type Kernel struct {
 	Defines  []string // NAME or NAME=VALUE, as given to the compiler
 	Env      string   // compiler's target environment, such as vulkan1.1
 	Allow    Allow
+	Unroll   bool // all loops with a constant number of rounds are unrolled in the words
 	Tile     Tile
 	Needs    []string // device features by short name
 	Class    string   // ClassExact, or bound:REASON

@@ -35,15 +35,16 @@ void best() {
 }
 
 void choose() {
-    if (gl_WorkGroupID.x != 0u) return;
-    Words x = Words(address(X));
-    float value = -uintBitsToFloat(INF_BITS);
-    uint at = 0xffffffffu;
-    for (uint i = gl_LocalInvocationIndex; i < gl_NumWorkGroups.x; i += LOCAL) {
-        float v = uintBitsToFloat(x.v[2u * i]);
-        uint j = x.v[2u * i + 1u];
-        if (better(v, j, value, at)) { value = v; at = j; }
+    if (gl_WorkGroupID.x == 0u) {
+        Words x = Words(address(X));
+        float value = -uintBitsToFloat(INF_BITS);
+        uint at = 0xffffffffu;
+        for (uint i = gl_LocalInvocationIndex; i < gl_NumWorkGroups.x; i += LOCAL) {
+            float v = uintBitsToFloat(x.v[2u * i]);
+            uint j = x.v[2u * i + 1u];
+            if (better(v, j, value, at)) { value = v; at = j; }
+        }
+        best_of_all(value, at);
+        if (gl_LocalInvocationIndex == 0u) batch[word(RESULT)] = floatBitsToUint(room[0].y);
     }
-    best_of_all(value, at);
-    if (gl_LocalInvocationIndex == 0u) batch[word(RESULT)] = floatBitsToUint(room[0].y);
 }

@@ -22,12 +22,8 @@ uvec2 scales_next[AHEAD];
 uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 4u; }
 uint quarter() { return gl_LocalInvocationIndex % 4u; }
 
-// The unit of slice i; exact for i * unit_slices() < 2^31.
-uint unit_of(uint i) {
-    uint high, low;
-    umulExtended(2u * i, word(PER), high, low);
-    return high;
-}
+// The unit of slice i; exact for i * unit_slices() < 2^18.
+uint unit_of(uint i) { return i * word(PER) >> 18; }
 
 // Begins a walk over count units from one on.
 void begin(uint unit, uint count) {

@@ -72,7 +72,7 @@ const (
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
 	stepMost   = 11        // units at once
-	stepPer    = 12        // 2^31 over the slices of a unit
+	stepPer    = 12        // 2^18 over the slices of a unit
 )
 
 // Places of a step's references.
@@ -350,7 +350,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			s.Words[stepMost], s.Words[stepPer] = max(p.room(t)/4/slices, 1), (1<<31+slices-1)/slices
+			s.Words[stepMost], s.Words[stepPer] = max(p.room(t)/4/slices, 1), (1<<18+slices-1)/slices
 		}
 	}
 	return t

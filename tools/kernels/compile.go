@@ -120,7 +120,10 @@ func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, e
 	}
 	stages := [][]string{nil}
 	if c.opt != "" {
-		stages = [][]string{unrollPasses, scalarPasses}
+		stages = [][]string{slices.Concat(unrollPasses, unroll), scalarPasses}
+		if k.Unroll {
+			stages[0] = slices.Concat(unrollPasses, unrollMore)
+		}
 	}
 	for _, passes := range stages {
 		if k.Class == spirv.ClassExact {
@@ -154,7 +157,11 @@ var (
 		--eliminate-local-single-block --eliminate-local-single-store --eliminate-dead-code-aggressive
 		--scalar-replacement=100 --convert-local-access-chains --eliminate-local-single-block
 		--eliminate-local-single-store --eliminate-dead-code-aggressive --ssa-rewrite
-		--eliminate-dead-code-aggressive --ccp --eliminate-dead-code-aggressive --loop-unroll`)
+		--eliminate-dead-code-aggressive --ccp --eliminate-dead-code-aggressive`)
+	unroll = strings.Fields(`--loop-unroll`)
+	// Without the trivial phis that conditions in a loop leave behind, loops with
+	// conditions unroll as well (@unroll): more words, which not every kernel gains from.
+	unrollMore   = strings.Fields(`--simplify-instructions --eliminate-dead-code-aggressive --loop-unroll`)
 	scalarPasses = strings.Fields(`
 		--eliminate-dead-branches --redundancy-elimination --combine-access-chains --simplify-instructions
 		--scalar-replacement=100 --convert-local-access-chains --eliminate-local-single-block
@@ -220,7 +227,7 @@ func (c *compiler) describe(k *spirv.Kernel, data []byte) error {
 func (c *compiler) key(k *spirv.Kernel, source string, args []string) (string, error) {
 	files := []string{source}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%q\n%q\n%q\n%v %v %s\n", c.version, args, unrollPasses, scalarPasses, c.opt != "", c.val != "", k.Class)
+	fmt.Fprintf(h, "%s\n%q\n%q\n%q\n%v %v %v %s\n", c.version, args, slices.Concat(unrollPasses, unroll, unrollMore), scalarPasses, k.Unroll, c.opt != "", c.val != "", k.Class)
 	for i := 0; i < len(files); i++ {
 		data, err := os.ReadFile(files[i])
 		if err != nil {

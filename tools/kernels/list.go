@@ -69,6 +69,8 @@ func readLine(columns []string) (*spirv.Kernel, error) {
 			k.Env = strings.TrimPrefix(d, "@env=")
 		case d == "@fma":
 			k.Allow.Fma = true
+		case d == "@unroll":
+			k.Unroll = true
 		case d == "@f16cvt":
 			k.Allow.F16Convert = true
 		case strings.HasPrefix(d, "@"):

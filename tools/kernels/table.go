@@ -30,6 +30,9 @@ func table(kernels []*spirv.Kernel, compiler string) ([]byte, error) {
 			p("Defines: %#v,\n", k.Defines)
 		}
 		p("Env: %q,\n", k.Env)
+		if k.Unroll {
+			p("Unroll: true,\n")
+		}
 		if k.Allow != (spirv.Allow{}) {
 			p("Allow: Allow{Fma: %t, F16Convert: %t},\n", k.Allow.Fma, k.Allow.F16Convert)
 		}
