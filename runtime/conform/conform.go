@@ -40,6 +40,9 @@ type Options struct {
 	// Products ends an implementation of a matrix product when so many output
 	// words of rows of at least 64 random weights are compared; 0: no such end.
 	Products int64
+	// Total, in place of Products, is such words of a contract, which its
+	// implementations share; what some cannot run, those behind them take over.
+	Total int64
 	// Time ends an implementation after the case that exceeds it; 0: no bound.
 	Time time.Duration
 	// Work leaves out cases of more multiply-adds (or element operations); 0: none.
@@ -174,14 +177,18 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	slices.Sort(contracts)
 	for _, contract := range slices.Compact(contracts) {
-		for _, k := range spirv.Contract(contract) {
-			if opts.Select != nil && !opts.Select(k) || opts.Shapes && !hasShapes(contract) {
-				continue
+		left, kernels := opts.Total, slices.DeleteFunc(spirv.Contract(contract), func(k *spirv.Kernel) bool {
+			return opts.Select != nil && !opts.Select(k) || opts.Shapes && !hasShapes(contract)
+		})
+		for i, k := range kernels {
+			if opts.Total > 0 {
+				opts.Products = max(1, left/int64(len(kernels)-i))
 			}
 			result, name, err := runKernel(ctx, opts, k)
 			if err != nil {
 				return report, fmt.Errorf("conform: %s: %w", k.Name, err)
 			}
+			left -= result.Products
 			if name != "" {
 				report.Executor = name
 			}

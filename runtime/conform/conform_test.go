@@ -28,3 +28,36 @@ func TestReference(t *testing.T) {
 		}
 	}
 }
+
+// The implementations of a contract share Total; those that cannot run leave their
+// part to the ones behind them.
+func TestTotalIsShared(t *testing.T) {
+	const total = 20000
+	some, err := Named("mul_mat_q2_0_i8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(context.Background(), Options{
+		Select: some, Total: total, Cases: 100, Work: 1 << 17,
+		Open: func(force map[string]string) (graph.Executor, error) {
+			if force["mul_mat_q2_0_i8"] == "dot" {
+				return nil, graph.ErrUnsupported
+			}
+			return ref.New(), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	least := int64(total / len(report.Results))
+	for _, r := range report.Results {
+		sum += r.Products
+		if r.Impl == "dot" != (r.Products == 0) || r.Products > 0 && r.Products < least {
+			t.Errorf("%s: %d products", r.Kernel(), r.Products)
+		}
+	}
+	if sum < total || sum > 2*total {
+		t.Errorf("%d products in all, want %d", sum, total)
+	}
+}
