@@ -38,7 +38,7 @@ func TestTotalIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := Run(context.Background(), Options{
-		Select: some, Total: total, Cases: 1000, Work: 1 << 17,
+		Select: some, Total: total, Cases: 100, Work: 1 << 17,
 		Open: func(force map[string]string) (graph.Executor, error) {
 			if force["mul_mat_q2_0_i8"] == "dot" {
 				return nil, graph.ErrUnsupported

@@ -10,8 +10,8 @@ import (
 )
 
 // Real clients from npm, unmodified, against Sprig: chat, streams, tools, schemas, log
-// probabilities, aborts, errors. Where node and npm are, and TERN_CONFORM=all, since
-// they are downloaded.
+// probabilities, aborts, errors; and the chat page in a browser. Where node, npm and
+// chromium are, and TERN_CONFORM=all, since packages are downloaded.
 func TestRealClients(t *testing.T) {
 	if os.Getenv("TERN_CONFORM") != "all" {
 		t.Skip("downloads clients: TERN_CONFORM=all")
@@ -20,6 +20,13 @@ func TestRealClients(t *testing.T) {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
+	}
+	scripts := []string{"openai.mjs", "ollama.mjs", "ai-sdk.mjs"}
+	if browser, err := exec.LookPath("chromium"); err == nil {
+		t.Setenv("CHROMIUM", browser)
+		scripts = append(scripts, "page.mjs")
+	} else {
+		t.Log("the chat page is left out:", err)
 	}
 	dir := t.TempDir()
 	files, err := filepath.Glob("clients/*")
@@ -48,7 +55,7 @@ func TestRealClients(t *testing.T) {
 		}
 	}
 	run("npm", "ci", "--no-audit", "--no-fund")
-	for _, script := range []string{"openai.mjs", "ollama.mjs", "ai-sdk.mjs"} {
+	for _, script := range scripts {
 		run("node", script, c.h.URL)
 	}
 	c.waitIdle()
