@@ -37,11 +37,7 @@ func onHost(t *testing.T, m *Model, prompt []int32, sampling Sampling, n int) (i
 func TestDrawsEqualHost(t *testing.T) {
 	cases, _ := golden(t)
 	prompt, n := cases[0].PromptIDs[:3], 24 // no question that Sprig knows the answer of
-	dev, err := runtime.Open(runtime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
+	dev := device(t, runtime.Options{})
 	list := []Sampling{
 		{Temperature: 1.2, TopK: 40, TopP: 0.95, MinP: 0.02},
 		{Temperature: 1.7, TopK: 128},
