@@ -16,7 +16,7 @@ DEVICE := ./vk ./runtime ./runtime/conform ./model
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 test-windows build cross libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 test-windows build cross dist libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -50,6 +50,9 @@ cross: ## bin/OS-ARCH/tern for every platform
 		echo "building $$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$${p%/*}-$${p#*/}/ ./tools/tern || exit; \
 	done
+
+dist: ## bin/dist: archives for every platform, with licences and checksums
+	$(GO) run ./tools/dist
 
 libtern: ## bin/libtern: the library for C and C++, with its header (needs a C compiler)
 	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -trimpath -ldflags '$(LDFLAGS) -extldflags=-Wl,-soname,libtern.so.1' -o bin/libtern/libtern.so.1 ./tools/libtern

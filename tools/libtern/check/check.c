@@ -2,7 +2,7 @@
  *
  *   check FOLDER        a folder to write to
  */
-#include "tern.h"
+#include <tern.h>
 
 #include <stdio.h>
 #include <stdlib.h>
