@@ -221,6 +221,7 @@ func (c *config) metadata() ([]gguf.KV, error) {
 	u("block_count", c.Layers)
 	u("context_length", c.Context)
 	u("embedding_length", c.Hidden)
+	u("vocab_size", c.Vocab) // some readers ask for it where there is no vocabulary
 	if c.FFN > 0 {
 		u("feed_forward_length", c.FFN)
 	}

@@ -61,14 +61,20 @@ func wordDifference(kind graph.Kind, a, b []byte, i int) float64 {
 	return float64(bits.OnesCount32(x ^ y))
 }
 
-// errorMap draws the words of a value as rows of its innermost dimension.
+// errorMap draws the words of a value, a row for each of its rows.
 func errorMap(n int, node *graph.Node, v *graph.Value, a, b []byte) func(*report.Page) {
-	words, columns := len(a)/4, 1
+	words, columns := len(a)/4, 0
 	if len(v.Shape) > 0 {
 		columns = v.Shape[0]
 	}
 	if columns < 1 || words%columns != 0 { // packed words are not elements
-		columns = words
+		rows := 1
+		for _, d := range v.Shape[min(1, len(v.Shape)):] {
+			rows *= d
+		}
+		if columns = words; rows > 0 && words%rows == 0 {
+			columns = words / rows
+		}
 	}
 	what := "|a - b|"
 	if v.Kind != graph.F32 {

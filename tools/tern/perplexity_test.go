@@ -191,3 +191,17 @@ func TestPerplexityRefuses(t *testing.T) {
 		prepare(t, "", append([]string{"perplexity", "--device", "reference"}, c.args...)...).exits(t, c.status).complains(t, c.parts...)
 	}
 }
+
+// Halves with float activations against ternary weights with int8 ones: the same
+// weights, so that all there is between them is the rounding of activations.
+func TestFloatsAgainstTernary(t *testing.T) {
+	dir := t.TempDir()
+	f16, base := filepath.Join(dir, "f16.gguf"), filepath.Join(dir, "base.kld")
+	prepare(t, "", "quantize", modelFile(t), f16, "--type", "f16").exits(t, 0)
+	text := []string{"-f", sprigText, "-c", "32", "--chunks", "2"}
+	float := measured(t, append(text, "-m", f16, "--activations", "f32", "--kl-divergence-base", base)...)
+	f := measured(t, "--kl-divergence-base", base, "--kl-divergence")
+	if f.KL.Value > 1e-3 || f.SameTop.Value != 1 || math.Abs(f.PPL.Value/float.PPL.Value-1) > 0.01 || f.PPL == float.PPL {
+		t.Errorf("KL %g, same top %g, PPL %g and %g", f.KL.Value, f.SameTop.Value, f.PPL.Value, float.PPL.Value)
+	}
+}

@@ -249,7 +249,8 @@ func (p *Page) Map(a Axes, rows, columns int, at func(row, column int) float64) 
 	m.SetMin(0)
 	m.SetMax(1)
 	h := plotter.NewHeatMap(g, m.Palette(64))
-	h.Min, h.Max, h.NaN = lo, hi, color.RGBA{0, 0xc0, 0, 0xff}
+	h.Min, h.Max = lo, hi+(hi-lo)/8 // the palette ends in white, which the page has as well
+	h.NaN = color.RGBA{0, 0xc0, 0, 0xff}
 	pl.Add(h)
 	pl.Y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}}
 	p.draw(pl, dropped, nil)
