@@ -53,7 +53,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define SLICES 8u // of a row of the product
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
-#define MOST 11u // units at once
+#define MOST 11u // slices whose sums are in shared memory at once
 #define PER 12u  // 2^18 over the slices of a unit
 #define CODES 16u
 #define SCALES 18u
@@ -62,7 +62,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define X_OUT 24u
 #define OUT 26u
 
-#define OP_EMBED 0u
+#define OP_EMBED 0u // always the first step, and only that
 #define OP_PRODUCT 1u
 #define OP_ATTENTION 2u
 #define OP_JOIN 3u
@@ -122,22 +122,24 @@ void embed() {
     }
 }
 
-// Waits until all workgroups are here for the n-th time; false if that takes
-// seconds, because not all of them are on the device.
-bool meet(uint n, bool product) {
-    uint lane = gl_LocalInvocationIndex, all = n * gl_NumWorkGroups.x;
+// The workgroup has done its part of a step.
+void arrive() {
     groupMemoryBarrier();
     barrier();
-    if (lane == 0u) {
+    if (gl_LocalInvocationIndex == 0u) {
         memoryBarrierBuffer();
         atomicAdd(arrived, 1u);
     }
-    if (product) load_first();
-    if (lane == 0u) {
-        stop = 0u;
-        uint tries = 0u;
+}
+
+// Waits until all workgroups have arrived n times; false if that takes seconds,
+// because not all of them are on the device.
+bool wait(uint n) {
+    if (gl_LocalInvocationIndex == 0u) {
+        uint tries = 0u, all = n * gl_NumWorkGroups.x;
         while (arrived < all && tries < 1u << 21) tries++;
-        if (tries == 1u << 21) late = stop = 1u;
+        stop = tries >> 21;
+        if (stop != 0u) late = 1u;
         memoryBarrierBuffer();
     }
     barrier();
@@ -150,23 +152,24 @@ void main() {
     if (lane < STEP_WORDS) two_steps[lane] = tape[lane];
     pos = batch[positions];
     barrier();
-    if (word(OP) == OP_PRODUCT) load_first();
+    embed();
     bool met = true;
-    for (uint s = 0u; s < steps && met; s++) {
-        uint other = STEP_WORDS - now;
-        if (lane < STEP_WORDS && s + 1u < steps) two_steps[other + lane] = tape[(s + 1u) * STEP_WORDS + lane];
-        switch (word(OP)) {
-        case OP_EMBED: embed(); break;
-        case OP_PRODUCT: product(); break;
-        case OP_ATTENTION: attention(); break;
-        case OP_JOIN: join_chunks(); break;
-        case OP_BEST: best(); break;
-        case OP_CHOOSE: choose(); break;
-        }
-        if (s + 1u < steps) {
-            barrier();
-            now = other;
-            met = meet(s + 1u, word(OP) == OP_PRODUCT);
+    for (uint s = 1u; s < steps && met; s++) {
+        now = STEP_WORDS - now;
+        if (lane < STEP_WORDS) two_steps[now + lane] = tape[s * STEP_WORDS + lane];
+        arrive();
+        if (word(OP) == OP_PRODUCT) {
+            begin();
+            met = wait(s);
+            product();
+        } else {
+            met = wait(s);
+            switch (word(OP)) {
+            case OP_ATTENTION: attention(); break;
+            case OP_JOIN: join_chunks(); break;
+            case OP_BEST: best(); break;
+            case OP_CHOOSE: choose(); break;
+            }
         }
     }
     // The last to leave makes the meeting ready for the next dispatch.

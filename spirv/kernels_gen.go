@@ -5130,7 +5130,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "c4242b673f47b5b3ad2cfcda291ca4419683da67246db5a7501eee94a5626a29",
+		Hash:     "77c1b596e387c537d1e3f59e498a6ca8caa8c3f5d4f070d23a529f1600ac41eb",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5153,7 +5153,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "997e0b82c8fa04d07ddde7a02ed94e689c509129baafd151dac3bca8e677816a",
+		Hash:     "80c77ca9e366d70bd0b72453482acb9730198b5cf0cab0ba966019364bdf1152",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5177,7 +5177,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "d7cd9cff349d8942b1ee211b43cc76dfe80ec7bd3ba28d5d6348dff0563592c9",
+		Hash:     "03159b5b212995add6af36720c2e5e5c0e0c30537a9764d1dcfbd985370eeb40",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

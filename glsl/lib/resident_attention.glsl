@@ -109,10 +109,10 @@ void attend(uint page, uint head, uint c, bool works) {
     [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
         uint at = key_word(page, head, l, 0u) / 4u;
-        [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
-            uvec4 k[8][2];
-            [[unroll]] for (uint d = 0u; d < 8u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) k[d][i] = keys.v[at + (d0 + d) * PAGE + 32u * i];
-            [[unroll]] for (uint d = 0u; d < 8u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
+        [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) {
+            uvec4 k[4][2];
+            [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) k[d][i] = keys.v[at + (d0 + d) * PAGE + 32u * i];
+            [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
                 vec4 key[2];
                 [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[d][i][2u * h]), f32_of(k[d][i][2u * h + 1u]));
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
@@ -137,21 +137,21 @@ void attend(uint page, uint head, uint c, bool works) {
         Floats y = Floats(address(OUT));
         uint stride = HEAD_DIM + 2u, head_at = (head * QUERIES * word(CHUNKS) + c) * stride;
         WordPairs values = WordPairs(address(Y));
-        uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 15u) / 16u;
+        uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 7u) / 8u;
         float o[QUERIES][EACH];
         [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < EACH; i++) o[g][i] = 0.0;
         float sum = 0.0;
         [[dont_unroll]] for (uint k = 0u; k < full; k++) {
-            uvec2 v[16][WORDS / 2u];
-            [[unroll]] for (uint n = 0u; n < 16u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
-                v[n][i] = values.v[at + min(16u * k + n, live - 1u) * (HEAD_DIM / 4u) + i];
-            [[unroll]] for (uint f = 0u; f < 4u; f++) {
+            uvec2 v[8][WORDS / 2u];
+            [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
+                v[n][i] = values.v[at + min(8u * k + n, live - 1u) * (HEAD_DIM / 4u) + i];
+            [[unroll]] for (uint f = 0u; f < 2u; f++) {
                 if (l < QUERIES) { // the sum of weights of a query each
-                    vec4 w = room[weights + l * (PAGE / 4u) + 4u * k + f];
+                    vec4 w = room[weights + l * (PAGE / 4u) + 2u * k + f];
                     sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
                 }
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-                    vec4 w = room[weights + g * (PAGE / 4u) + 4u * k + f];
+                    vec4 w = room[weights + g * (PAGE / 4u) + 2u * k + f];
                     [[unroll]] for (uint n = 0u; n < 4u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) {
                         vec2 a = f32_of(v[4u * f + n][i].x), b = f32_of(v[4u * f + n][i].y); // exact products
                         o[g][4u * i] = mac(o[g][4u * i], w[n], a.x);

@@ -41,47 +41,48 @@ void tree256() {
 // runtime/ref/rms_norm.go. Workgroups share the writing of x += y, which goes to
 // another place than x, as others still read that.
 void norm_in() {
-    const uint FOURS = HIDDEN / 4u, ROUNDS = 3u; // hidden width up to 12 * LOCAL
+    const uint FOURS = HIDDEN / 4u;
     uint lane = gl_LocalInvocationIndex;
     bool adds = (word(FLAGS) & ADDS) != 0u, check = (word(FLAGS) & CHECK) != 0u;
     Vectors x = Vectors(address(X)), y = Vectors(address(Y)), x_out = Vectors(address(X_OUT));
-    vec4 v[ROUNDS], w[ROUNDS];
-    float weight[ROUNDS][4];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
-        v[i] = x.v[i * LOCAL + lane];
-        if (adds) w[i] = y.v[i * LOCAL + lane];
-    }
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS)
-        [[unroll]] for (uint m = 0u; m < 4u; m++) weight[i][m] = consts[word(WEIGHT) + element(i * LOCAL + lane, m)];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
-        uint at = i * LOCAL + lane;
-        if (adds) {
-            [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
-            if (at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
-                x_out.v[at] = v[i];
-                if (check) [[unroll]] for (uint e = 0u; e < 4u; e++) if (mag(v[i][e]) >= INF_BITS) batch[0] = 1u;
+    [[dont_unroll]] for (uint w0 = lane; w0 < FOURS; w0 += 2u * LOCAL) {
+        vec4 v[2], w[2];
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            v[i] = x.v[min(w0 + i * LOCAL, FOURS - 1u)];
+            w[i] = y.v[min(w0 + i * LOCAL, FOURS - 1u)]; // x itself when there is nothing to add
+        }
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            uint at = w0 + i * LOCAL;
+            if (adds) [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
+            if (at < FOURS) {
+                room[at] = v[i];
+                if (adds && at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
+                    x_out.v[at] = v[i];
+                    if (check && max(max(mag(v[i].x), mag(v[i].y)), max(mag(v[i].z), mag(v[i].w))) >= INF_BITS) batch[0] = 1u;
+                }
             }
         }
-        room[at] = v[i];
     }
     barrier();
     for (uint p = lane; p < 256u; p += LOCAL) {
         float s = 0.0;
-        [[unroll]] for (uint i = 0u; i < 12u * LOCAL; i += 256u) if (i < HIDDEN) {
-            float f = room_float(p + i);
-            s = add(s, mul(f, f));
+        [[dont_unroll]] for (uint i = p; i < HIDDEN; i += 1024u) {
+            float f[4];
+            [[unroll]] for (uint e = 0u; e < 4u; e++) f[e] = room_float(min(i + 256u * e, HIDDEN - 1u));
+            [[unroll]] for (uint e = 0u; e < 4u; e++) if (i + 256u * e < HIDDEN) s = add(s, mul(f[e], f[e]));
         }
         part[p] = s;
     }
     tree256();
     float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint at = i * LOCAL + lane;
-        if (i * LOCAL < FOURS) {
-            float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
-            if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
-            put_act(at, at < FOURS, u);
+    [[dont_unroll]] for (uint w0 = 0u; w0 < FOURS; w0 += 2u * LOCAL) {
+        float u[2][4];
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            uint at = min(w0 + i * LOCAL + lane, FOURS - 1u);
+            [[unroll]] for (uint m = 0u; m < 4u; m++) u[i][m] = consts[word(WEIGHT) + element(at, m)];
+            [[unroll]] for (uint m = 0u; m < 4u; m++) u[i][m] = mul(mul(room_float(element(at, m)), r), u[i][m]);
         }
+        [[unroll]] for (uint i = 0u; i < 2u; i++) put_act(w0 + i * LOCAL + lane, w0 + i * LOCAL + lane < FOURS, u[i]);
     }
 }
 
@@ -113,16 +114,12 @@ void join_in() {
 }
 
 void row_in() {
-    const uint ROUNDS = 9u; // length up to 36 * LOCAL
     uint words = word(NB) * 16u;
     Floats x = Floats(address(X));
-    float v[ROUNDS][4];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint w = i * LOCAL + gl_LocalInvocationIndex;
-        if (i * LOCAL < words) [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
-    }
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint w = i * LOCAL + gl_LocalInvocationIndex;
-        if (i * LOCAL < words) put_act(w, w < words, v[i]);
+    [[dont_unroll]] for (uint w0 = gl_LocalInvocationIndex; w0 < words + gl_LocalInvocationIndex; w0 += 3u * LOCAL) {
+        float v[3][4];
+        [[unroll]] for (uint i = 0u; i < 3u; i++)
+            [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = x.v[element(min(w0 + i * LOCAL, words - 1u), m)];
+        [[unroll]] for (uint i = 0u; i < 3u; i++) put_act(w0 + i * LOCAL, w0 + i * LOCAL < words, v[i]);
     }
 }

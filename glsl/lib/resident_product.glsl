@@ -2,7 +2,7 @@
 // the ups that belong to them. 64 invocations take one slice of a unit: a quarter of
 // the slice's blocks of one row each. runtime/ref/mul_mat_q2_0.go
 const uint UNIT = 16u, TEAM = 64u, TEAMS = LOCAL / TEAM, QUARTER = SLICE / 4u;
-const uint AHEAD = 4u; // slices that an invocation has under way
+const uint AHEAD = 2u; // slices that an invocation has under way
 
 // Units of this workgroup.
 uint first_unit() { return gl_WorkGroupID.x * word(UNITS) + min(gl_WorkGroupID.x, word(MORE)); }
@@ -13,9 +13,9 @@ bool silus() { return (word(FLAGS) & SILU) != 0u; }
 // Slices of a unit: with SILU, those of the ups follow those of the gates.
 uint unit_slices() { return word(SLICES) << uint(silus()); }
 
-// A walk over the slices of some units: this team's, AHEAD of them at once. Slices
-// have numbers; slice i is slice i % unit_slices() of unit i / unit_slices().
-uint walk_unit, walk_at, walk_total;
+// A team's walk over the slices of the workgroup's units, AHEAD of them at once.
+// Slice i is slice i % unit_slices() of unit i / unit_slices().
+uint walk_at;
 uvec4 codes_next[AHEAD * QUARTER];
 uvec2 scales_next[AHEAD];
 
@@ -25,21 +25,14 @@ uint quarter() { return gl_LocalInvocationIndex % 4u; }
 // The unit of slice i; exact for i * unit_slices() < 2^18.
 uint unit_of(uint i) { return i * word(PER) >> 18; }
 
-// Begins a walk over count units from one on.
-void begin(uint unit, uint count) {
-    walk_unit = unit;
-    walk_at = gl_LocalInvocationIndex / TEAM;
-    walk_total = count * unit_slices();
-}
-
 // Loads the next AHEAD slices of the walk.
 void load() {
-    uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb);
+    uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb), total = count_units() * per;
     WeightQuads codes = WeightQuads(address(CODES));
     WeightPairs scales = WeightPairs(address(SCALES));
     [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-        if (walk_at < walk_total) {
-            uint unit = unit_of(walk_at), slice = walk_at - unit * per, row = min((walk_unit + unit) * UNIT + row_in_unit(), rows - 1u);
+        if (walk_at < total) {
+            uint unit = unit_of(walk_at), slice = walk_at - unit * per, row = min((first_unit() + unit) * UNIT + row_in_unit(), rows - 1u);
             if (slice >= slices) {
                 slice -= slices;
                 row += rows;
@@ -52,9 +45,9 @@ void load() {
     }
 }
 
-// Brings the first slices of the next product under way.
-void load_first() {
-    begin(first_unit(), min(count_units(), word(MOST)));
+// Brings the first slices of a product under way.
+void begin() {
+    walk_at = gl_LocalInvocationIndex / TEAM;
     load();
 }
 
@@ -96,34 +89,31 @@ void product() {
     case IN_ROW: row_in(); break;
     }
     barrier();
-    uint lane = gl_LocalInvocationIndex, per = unit_slices(), end = first_unit() + count_units();
+    uint lane = gl_LocalInvocationIndex, per = unit_slices(), total = count_units() * per, most = word(MOST);
     Floats y = Floats(address(OUT));
-    for (uint from = first_unit(); from < end; from += word(MOST)) {
-        uint count = min(end - from, word(MOST)), total = count * per;
-        if (from != first_unit()) {
-            begin(from, count);
-            load();
-        }
-        [[dont_unroll]] for (uint done = 0u; done < total; done += AHEAD * TEAMS) {
+    for (uint from = 0u; from < total; from += most) { // whole units
+        uint end = min(total, from + most);
+        [[dont_unroll]] for (uint done = from; done < end; done += AHEAD * TEAMS) {
             uvec4 codes[AHEAD * QUARTER] = codes_next;
             uvec2 scales[AHEAD] = scales_next;
             load();
             [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-                if (done + i * TEAMS < total) { // for all teams
+                if (done + i * TEAMS < end) { // for all teams
                     uint at = done + i * TEAMS + lane / TEAM, slice = at - unit_of(at) * per;
                     uvec4 mine[QUARTER];
                     [[unroll]] for (uint e = 0u; e < QUARTER; e++) mine[e] = codes[i * QUARTER + e];
                     float sum = slice_sum(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), mine, scales[i]);
-                    if (quarter() == 3u && at < total) {
-                        uint cell = at * UNIT + row_in_unit();
+                    if (quarter() == 3u && at < end) {
+                        uint cell = (at - from) * UNIT + row_in_unit();
                         room[cell / 4u][cell % 4u] = sum;
                     }
                 }
             }
         }
         barrier();
+        uint unit = unit_of(from), count = unit_of(end) - unit;
         for (uint i = lane; i < count * UNIT; i += LOCAL) {
-            uint first = i / UNIT * per * UNIT + i % UNIT, row = from * UNIT + i;
+            uint first = i / UNIT * per * UNIT + i % UNIT, row = (first_unit() + unit) * UNIT + i;
             float v = row_sum(first);
             if (silus()) v = mul(silu(v), row_sum(first + word(SLICES) * UNIT));
             if (row < word(ROWS)) y.v[row] = v;

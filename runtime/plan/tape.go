@@ -71,7 +71,7 @@ const (
 	stepSlices = stepVBase // products: of a row
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
-	stepMost   = 11        // units at once
+	stepMost   = 11        // slices whose sums are kept at once
 	stepPer    = 12        // 2^18 over the slices of a unit
 )
 
@@ -342,7 +342,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 	if t == nil || !p.fits(t) || spirv.Contract(t.Contract()) == nil {
 		return nil
 	}
-	groups, _ := p.Resident()
+	groups, local := p.Resident()
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Words[stepOp] == opProduct {
 			units, slices := (s.Words[stepRows]+15)/16, (s.Words[stepBlocks]+7)/8
@@ -350,10 +350,21 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			s.Words[stepMost], s.Words[stepPer] = max(p.room(t)/4/slices, 1), (1<<18+slices-1)/slices
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, local/64*2), (1<<18+slices-1)/slices
 		}
 	}
 	return t
+}
+
+// most is the largest multiple of per within limit that, if possible, is one of step
+// as well.
+func most(limit, per, step uint32) uint32 {
+	for n := limit / per * per; n > 0; n -= per {
+		if n%step == 0 {
+			return n
+		}
+	}
+	return max(limit/per, 1) * per
 }
 
 // Contract names the kernel that runs the tape: it depends on the query heads that
@@ -373,7 +384,7 @@ func (p *Plan) fits(t *Tape) bool {
 	_, local := p.Resident()
 	room := p.room(t)
 	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords+2*local)*4 + min(local, room/8)*16
-	return shared <= p.Limits.SharedBytes && t.Hidden <= 12*local && t.Blocks*16 <= 9*local
+	return shared <= p.Limits.SharedBytes
 }
 
 // Spec is the specialisation of the resident kernel for a tape.
