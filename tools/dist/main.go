@@ -8,6 +8,8 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/pe"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -39,7 +41,7 @@ type platform struct {
 var platforms = []platform{
 	{"linux", "amd64", []string{"x86_64-linux-gnu-gcc", "gcc", "cc"}, "libtern.so.1", "-extldflags=-Wl,-soname,libtern.so.1"},
 	{"linux", "arm64", []string{"aarch64-linux-gnu-gcc"}, "libtern.so.1", "-extldflags=-Wl,-soname,libtern.so.1"},
-	{"windows", "amd64", []string{"x86_64-w64-mingw32-gcc"}, "tern.dll", "-extldflags=-Wl,--out-implib=%s/libtern.dll.a"},
+	{"windows", "amd64", []string{"x86_64-w64-mingw32-gcc"}, "tern.dll", "'-extldflags=-static-libgcc -Wl,--out-implib=%s/libtern.dll.a'"},
 	{"darwin", "arm64", nil, "", ""},
 }
 
@@ -177,7 +179,31 @@ func (p platform) buildLibrary(work, cc string, env []string) ([]string, error) 
 	}
 	_, err := output(append(env, "CGO_ENABLED=1", "CC="+cc), "go", "build", "-buildvcs=true", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w "+link,
 		"-o", files[0], "./tools/libtern")
+	if err == nil && p.os == "windows" {
+		err = standsAlone(files[0])
+	}
 	return files, err
+}
+
+// standsAlone tells whether a .dll needs no others than those of Windows.
+func standsAlone(dll string) error {
+	f, err := pe.Open(dll)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	needs := map[string]bool{}
+	for _, s := range symbols {
+		_, library, _ := strings.Cut(s, ":")
+		needs[strings.ToLower(library)] = true
+	}
+	for library := range needs {
+		if !slices.Contains([]string{"kernel32.dll", "msvcrt.dll", "ucrtbase.dll", "ntdll.dll"}, library) {
+			err = errors.Join(err, fmt.Errorf("%s needs %s, which Windows does not have", filepath.Base(dll), library))
+		}
+	}
+	return err
 }
 
 // output runs a program.
