@@ -21,11 +21,7 @@ import (
 // small serves a model of one layer, which is quick and talks nonsense.
 func small(t testing.TB, change func(*Options)) *client {
 	t.Helper()
-	o := options(t, ref.New(), first(t))
-	if change != nil {
-		change(&o)
-	}
-	c := serveOptions(t, o)
+	c := serveOptions(t, options(t, ref.New(), first(t), change))
 	if err := c.Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -332,8 +328,7 @@ func TestTokenize(t *testing.T) {
 // The lists that clients ask for, the page, and health before and after the model is
 // loaded.
 func TestLists(t *testing.T) {
-	o := options(t, ref.New(), sprig.Model)
-	c := serveOptions(t, o)
+	c := serveOptions(t, options(t, ref.New(), sprig.Model, nil))
 	if status, v := c.call("GET", "/health", nil); status != 503 || at(v, "error", "message") == nil {
 		t.Errorf("health while loading: %d %v", status, v)
 	}

@@ -105,6 +105,7 @@ func (s *Server) chatTasks(r *chatRequest, client string) ([]*task, error) {
 		t := &task{
 			Request: sched.Request{Prompt: p.ids, Limit: limit, Bias: bias, Logprobs: r.Logprobs, Top: r.TopLogprobs, Client: client},
 			stops:   stop,
+			endless: r.IgnoreEOS && c == nil,
 			answer:  chat.NewAnswer(choice.tools, p.thinking),
 			oneCall: r.ParallelToolCalls != nil && !*r.ParallelToolCalls,
 		}

@@ -116,6 +116,7 @@ func (s *Server) completionTasks(r *completionRequest, client string) ([]*task, 
 			t := &task{
 				Request: sched.Request{Prompt: ids, Limit: limit, Bias: bias, Logprobs: r.Logprobs != nil, Top: top, Client: client},
 				stops:   stop,
+				endless: r.IgnoreEOS && c == nil,
 			}
 			if t.Sampling, err = r.settings(s.sampling, i); err != nil {
 				return nil, err

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ type task struct {
 	stops   []string
 	answer  *chat.Answer // nil: the text is content as it is
 	oneCall bool         // the answer ends with its first call
+	endless bool         // tokens that end a turn do not end the answer
 	check   func(content string) error
 }
 
@@ -64,7 +64,9 @@ func (o *outcome) add(e event) {
 
 // submit queues a task and waits until it runs.
 func (s *Server) submit(ctx context.Context, t *task) (*sched.Stream, error) {
-	t.EndsTurn = s.tokens.EndsTurn
+	if !t.endless {
+		t.EndsTurn = s.tokens.EndsTurn
+	}
 	stream, err := s.engine.Submit(ctx, t.Request)
 	if err != nil {
 		return nil, err
@@ -228,9 +230,4 @@ func timingsOf(o *outcome) timings {
 		CacheN: st.Reused, PromptN: st.Prompt - st.Reused, PromptMS: ms(st.Prefill), PromptPerSecond: rate(st.Prompt-st.Reused, st.Prefill),
 		PredictedN: o.tokens, PredictedMS: ms(st.Decode), PredictedPerSecond: rate(o.tokens-1, st.Decode), QueueMS: ms(st.Waited),
 	}
-}
-
-// isCanceled reports whether an error is a context's.
-func isCanceled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -24,6 +24,7 @@ type samplingParams struct {
 	RepetitionPenalty float32            `json:"repetition_penalty"`
 	RepeatLast        int                `json:"repeat_last_n"`
 	LogitBias         map[string]float32 `json:"logit_bias"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
 }
 
 const defaultTopK = 40

@@ -76,14 +76,17 @@ func sprigFile(t testing.TB) *gguf.File {
 	return f
 }
 
-// options serve Sprig on an executor.
-func options(t testing.TB, x graph.Executor, data []byte) Options {
+// options serve a model on an executor; change, if not nil, makes them others.
+func options(t testing.TB, x graph.Executor, data []byte, change func(*Options)) Options {
 	t.Helper()
 	file, err := gguf.Parse("sprig", data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Options{Name: "sprig", Aliases: []string{"tiny"}, File: file, Context: 512, Parallel: 4, KeepAlive: -1, Version: "test", Device: x.Name}
+	if change != nil {
+		change(&o)
+	}
 	o.Load = func(ctx context.Context) (sched.Loaded, error) {
 		m, err := model.OpenBytes(ctx, "sprig", data, model.Options{Executor: x, Context: o.Context, Sequences: o.Parallel})
 		if err != nil {
@@ -148,7 +151,7 @@ func talk(t testing.TB) *client {
 	t.Helper()
 	shared.Do(func() {
 		shared.x = device(t)
-		s, err := New(options(t, shared.x, sprig.Model))
+		s, err := New(options(t, shared.x, sprig.Model, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

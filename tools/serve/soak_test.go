@@ -105,9 +105,9 @@ func TestSoak(t *testing.T) {
 	}
 	x := device(t)
 	t.Cleanup(func() { x.Close() })
-	o := options(t, x, sprig.Model)
-	o.Context, o.Parallel, o.Queue, o.MaxWait = 256, max(4, clients/4), 2*clients, time.Hour
-	c := serveOptions(t, o)
+	c := serveOptions(t, options(t, x, sprig.Model, func(o *Options) {
+		o.Context, o.Parallel, o.Queue, o.MaxWait = 256, max(4, clients/4), 2*clients, time.Hour
+	}))
 	questions := soakQuestions()
 	if clients < 64 {
 		questions = questions[:5]
