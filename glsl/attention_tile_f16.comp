@@ -18,7 +18,8 @@ layout(push_constant) uniform P { uint n, q_stride, positions, tables, v_base; }
 
 const uint TOKENS = 32u, EIGHTS = HEAD_DIM / 8u;
 const uint MINE = (EIGHTS + 15u) / 16u; // eights of dimensions of an invocation
-shared vec4 weight[PAGE * TOKENS / 4u]; // [position][token]
+shared vec4 query[TOKENS * HEAD_DIM / 4u]; // [dim / 4][token]
+shared vec4 weight[PAGE * TOKENS / 4u];    // [position][token]
 shared float exponent[TOKENS], sum_[TOKENS], top[4u * TOKENS];
 shared uint pos[TOKENS], table[TOKENS];
 
@@ -32,9 +33,11 @@ void main() {
         pos[lane] = lane < count ? batch[positions + t0 + lane] : 0u;
         table[lane] = lane < count ? batch[tables + t0 + lane] : 0xffffffffu;
     }
+    for (uint i = lane; i < TOKENS * HEAD_DIM / 4u; i += 128u) {
+        uint d = i % (HEAD_DIM / 4u), t = i / (HEAD_DIM / 4u);
+        query[d * TOKENS + t] = q[(min(t0 + t, n - 1u) * q_stride + h * HEAD_DIM) / 4u + d];
+    }
     barrier();
-    uint q_at[4];
-    [[unroll]] for (uint i = 0u; i < 4u; i++) q_at[i] = (min(t0 + 4u * ly + i, n - 1u) * q_stride + h * HEAD_DIM) / 4u;
     // Runs of tokens of one sequence, one after the other; usually there is one.
     for (uint first = 0u; first < count;) {
         uint end = first, last = 0u, pages = table[first];
@@ -47,14 +50,21 @@ void main() {
             // Scores of tokens 4 ly .. + 3 at positions lx + 16 i.
             float s[4][4];
             [[unroll]] for (uint t = 0u; t < 4u; t++) [[unroll]] for (uint i = 0u; i < 4u; i++) s[t][i] = 0.0;
-            for (uint d = 0u; d < EIGHTS; d++) {
+#ifndef QUANTIZED
+            uint at = key_word(page, head, lx, 0u) / 4u;
+            uvec4 k[4], next[4];
+            [[unroll]] for (uint i = 0u; i < 4u; i++) next[i] = cache[at + 16u * i];
+#endif
+            [[dont_unroll]] for (uint d = 0u; d < EIGHTS; d++) {
 #ifdef QUANTIZED
                 vec4 k[4][2];
                 [[unroll]] for (uint i = 0u; i < 4u; i++) eight_of(key_at(page, head, lx + 16u * i, d), d, KEY_BITS, k[i][0], k[i][1]);
 #else
-                uint at = key_word(page, head, lx, 0u) / 4u + d * PAGE;
-                uvec4 k[4];
-                [[unroll]] for (uint i = 0u; i < 4u; i++) k[i] = cache[at + 16u * i];
+                at += d + 1u < EIGHTS ? PAGE : 0u;
+                [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                    k[i] = next[i];
+                    next[i] = cache[at + 16u * i];
+                }
 #endif
                 [[unroll]] for (uint e = 0u; e < 2u; e++) {
                     vec4 key[4];
@@ -64,7 +74,7 @@ void main() {
                     [[unroll]] for (uint i = 0u; i < 4u; i++) key[i] = vec4(f32_of(k[i][2u * e]), f32_of(k[i][2u * e + 1u]));
 #endif
                     [[unroll]] for (uint t = 0u; t < 4u; t++) {
-                        vec4 v = q[q_at[t] + 2u * d + e];
+                        vec4 v = query[(2u * d + e) * TOKENS + 4u * ly + t];
                         [[unroll]] for (uint i = 0u; i < 4u; i++)
                             s[t][i] = mac(mac(mac(mac(s[t][i], v.x, key[i].x), v.y, key[i].y), v.z, key[i].z), v.w, key[i].w);
                     }
@@ -94,7 +104,11 @@ void main() {
             barrier();
             if (lane < TOKENS) {
                 float l = 0.0;
-                for (uint j = 0u; j < PAGE; j++) l = add(l, weight_at(j, lane));
+                for (uint j0 = 0u; j0 < PAGE; j0 += 8u) {
+                    float w[8];
+                    [[unroll]] for (uint j = 0u; j < 8u; j++) w[j] = weight_at(j0 + j, lane);
+                    [[unroll]] for (uint j = 0u; j < 8u; j++) l = add(l, w[j]);
+                }
                 sum_[lane] = tidy(l);
             }
             // Values of tokens 4 ly .. + 3, dimensions 8 (lx + 16 k) .. + 7.
@@ -107,18 +121,24 @@ void main() {
 #ifndef QUANTIZED
                 uint at = (v_base + value_word(page, head, 0u, eight * 8u)) / 4u;
 #endif
-                for (uint j = 0u; j < positions_; j++) {
-                    vec4 w = weight[j * (TOKENS / 4u) + ly];
+                [[dont_unroll]] for (uint j0 = 0u; j0 < positions_; j0 += 4u) { // weights beyond are +0
+                    vec4 v[4][2];
+                    [[unroll]] for (uint j = 0u; j < 4u; j++) {
+                        uint near = min(j0 + j, positions_ - 1u);
 #ifdef QUANTIZED
-                    vec4 a, b;
-                    eight_of(value_at(v_base, page, head, j, eight), eight, VALUE_BITS, a, b);
+                        eight_of(value_at(v_base, page, head, near, eight), eight, VALUE_BITS, v[j][0], v[j][1]);
 #else
-                    uvec4 v = cache[at + j * EIGHTS];
-                    vec4 a = vec4(f32_of(v.x), f32_of(v.y)), b = vec4(f32_of(v.z), f32_of(v.w));
+                        uvec4 u = cache[at + near * EIGHTS];
+                        v[j][0] = vec4(f32_of(u.x), f32_of(u.y));
+                        v[j][1] = vec4(f32_of(u.z), f32_of(u.w));
 #endif
-                    [[unroll]] for (uint i = 0u; i < 4u; i++) {
-                        p[i][k][0] = fma(vec4(w[i]), a, p[i][k][0]); // exact products
-                        p[i][k][1] = fma(vec4(w[i]), b, p[i][k][1]);
+                    }
+                    [[unroll]] for (uint j = 0u; j < 4u; j++) {
+                        vec4 w = weight[(j0 + j) * (TOKENS / 4u) + ly];
+                        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                            p[i][k][0] = fma(vec4(w[i]), v[j][0], p[i][k][0]); // exact products
+                            p[i][k][1] = fma(vec4(w[i]), v[j][1], p[i][k][1]);
+                        }
                     }
                 }
             }

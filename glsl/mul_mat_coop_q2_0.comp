@@ -8,13 +8,13 @@
 #define ACT 2
 #include "act.glsl"
 // The product for many tokens on int8 cooperative matrices of CM x CM x CK: a
-// tile of TILE rows x TILE tokens, one block of K a stage, two stages in flight.
-// int32 sums are exact in any order; they start at the bits of 1.5*2^23, so that
-// the bits of a sum C are those of the float 1.5*2^23 + C. What follows is done
-// in the order of the contract, element by element: runtime/ref/mul_mat_q2_0.go.
+// tile of ROWS x TOKENS by SR x ST subgroups, BLOCKS blocks of K a stage, two stages
+// in flight. int32 sums are exact in any order; they start at the bits of 1.5*2^23,
+// so that the bits of a sum C are those of the float 1.5*2^23 + C. What follows is
+// done in the order of the contract, element by element: runtime/ref/mul_mat_q2_0.go.
 // That element e of an int32 and of a float matrix are one cell is proved by the
 // start-up probe.
-#define LOCAL (2 * TILE)
+#define LOCAL (SR * ST * SUBGROUP)
 layout(local_size_x = LOCAL) in;
 Q2_0_CODES(0)
 Q2_0_SCALES(1)
@@ -30,59 +30,120 @@ layout(push_constant) uniform P { uint rows, n, nb, row0, stride; };
 #define UNROLL_K [[unroll]]
 #endif
 const uint UNIT = CK == 8 ? 8u : 16u;
-const uint PITCH = 80u / UNIT; // a staged row: 64 bytes, and 16 against bank conflicts
-shared Unit w_stage[2u * TILE * PITCH];
-shared Unit a_stage[2u * TILE * PITCH];
-shared float w_scale[2u * TILE], a_scale[2u * TILE];
+const uint PITCH = (64u * BLOCKS + 16u) / UNIT; // a staged row: its bytes, and 16 against bank conflicts
+shared Unit w_stage[2u * ROWS * PITCH];
+shared Unit a_stage[2u * TOKENS * PITCH];
+shared float w_scale[2u * BLOCKS * ROWS], a_scale[2u * BLOCKS * TOKENS];
 
-#define WAVES (LOCAL / SUBGROUP / 2)  // subgroups: 2 on rows, these on tokens
-#define MI (TILE / 2 / CM)            // matrices of a subgroup on rows
-#define NI (TILE / WAVES / CM)        // and on tokens
+#define MI (ROWS / SR / CM)   // matrices of a subgroup on rows
+#define NI (TOKENS / ST / CM) // and on tokens
 #define KI (64 / CK)
 #define WMat coopmat<int8_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA>
 #define AMat coopmat<int8_t, gl_ScopeSubgroup, CK, CM, gl_MatrixUseB>
 #define CMat coopmat<int32_t, gl_ScopeSubgroup, CM, CM, gl_MatrixUseAccumulator>
 #define FMat coopmat<float, gl_ScopeSubgroup, CM, CM, gl_MatrixUseAccumulator>
 
-uvec2 next_w;
-uvec4 next_a[2];
-float next_scale;
+// Quarters of blocks that an invocation stages: 16 weights, 16 activations.
+#define WQ (ROWS * BLOCKS * 4 / LOCAL)
+#define AQ (TOKENS * BLOCKS * 4 / LOCAL)
+#define SQ ((ROWS + TOKENS) * BLOCKS)
+uint next_w[WQ];
+uvec4 next_a[AQ];
+float next_scale[(SQ + LOCAL - 1) / LOCAL];
 
-// Two invocations a row: each loads half a block of weights and of activations.
+// Item i of a stage is quarter i % 4 of block i / 4 % BLOCKS of row i / 4 / BLOCKS.
 void load(uint b) {
-    uint i = gl_LocalInvocationIndex, r = i / 2u, h = i % 2u;
-    uint row = min(group_x() * TILE + r, rows - 1u), t = min(gl_WorkGroupID.y * TILE + r, n - 1u);
-    uvec4 q = Q2_0_CODE(row, nb, b);
-    next_w = h == 0u ? q.xy : q.zw;
-    next_a[0] = a[(t * nb + b) * 4u + h * 2u];
-    next_a[1] = a[(t * nb + b) * 4u + h * 2u + 1u];
-    next_scale = h == 0u ? Q2_0_SCALE(row, nb, b) : uintBitsToFloat(ACT_PAIR(t * nb + b).x);
+    uint lane = gl_LocalInvocationIndex;
+    [[unroll]] for (uint j = 0u; j < WQ; j++) {
+        uint i = j * LOCAL + lane, row = min(group_x() * ROWS + i / 4u / BLOCKS, rows - 1u);
+        next_w[j] = Q2_0_CODE(row, nb, min(b + i / 4u % BLOCKS, nb - 1u))[i % 4u];
+    }
+    [[unroll]] for (uint j = 0u; j < AQ; j++) {
+        uint i = j * LOCAL + lane, t = min(gl_WorkGroupID.y * TOKENS + i / 4u / BLOCKS, n - 1u);
+        next_a[j] = a[(t * nb + min(b + i / 4u % BLOCKS, nb - 1u)) * 4u + i % 4u];
+    }
+    [[unroll]] for (uint j = 0u; j < (SQ + LOCAL - 1) / LOCAL; j++) {
+        uint i = j * LOCAL + lane;
+        if (i < ROWS * BLOCKS) {
+            uint row = min(group_x() * ROWS + i % ROWS, rows - 1u);
+            next_scale[j] = Q2_0_SCALE(row, nb, min(b + i / ROWS, nb - 1u));
+        } else if (i < SQ) {
+            i -= ROWS * BLOCKS;
+            uint t = min(gl_WorkGroupID.y * TOKENS + i % TOKENS, n - 1u);
+            next_scale[j] = uintBitsToFloat(ACT_PAIR(t * nb + min(b + i / TOKENS, nb - 1u)).x);
+        }
+    }
 }
 
 // Four codes in bytes, each minus 1.
 uint signed4(uint q, uint k) { return ((((q >> (2u * k)) & 0x03030303u) | 0x80808080u) - 0x01010101u) ^ 0x80808080u; }
 
 void store(uint stage) {
-    uint i = gl_LocalInvocationIndex, r = i / 2u, h = i % 2u, at = (stage * TILE + r) * PITCH + h * (32u / UNIT);
-    [[unroll]] for (uint j = 0u; j < 2u; j++) {
+    uint lane = gl_LocalInvocationIndex;
+    [[unroll]] for (uint j = 0u; j < WQ; j++) {
+        uint i = j * LOCAL + lane, at = (stage * ROWS + i / 4u / BLOCKS) * PITCH + i % (4u * BLOCKS) * (16u / UNIT);
         uvec4 w = uvec4(signed4(next_w[j], 0u), signed4(next_w[j], 1u), signed4(next_w[j], 2u), signed4(next_w[j], 3u));
 #if CK == 8
-        w_stage[at + 2u * j] = w.xy;
-        w_stage[at + 2u * j + 1u] = w.zw;
-        a_stage[at + 2u * j] = next_a[j].xy;
-        a_stage[at + 2u * j + 1u] = next_a[j].zw;
+        w_stage[at] = w.xy;
+        w_stage[at + 1u] = w.zw;
 #else
-        w_stage[at + j] = w;
-        a_stage[at + j] = next_a[j];
+        w_stage[at] = w;
 #endif
     }
-    if (h == 0u) w_scale[stage * TILE + r] = next_scale;
-    else a_scale[stage * TILE + r] = next_scale;
+    [[unroll]] for (uint j = 0u; j < AQ; j++) {
+        uint i = j * LOCAL + lane, at = (stage * TOKENS + i / 4u / BLOCKS) * PITCH + i % (4u * BLOCKS) * (16u / UNIT);
+#if CK == 8
+        a_stage[at] = next_a[j].xy;
+        a_stage[at + 1u] = next_a[j].zw;
+#else
+        a_stage[at] = next_a[j];
+#endif
+    }
+    [[unroll]] for (uint j = 0u; j < (SQ + LOCAL - 1) / LOCAL; j++) {
+        uint i = j * LOCAL + lane;
+        if (i < ROWS * BLOCKS) w_scale[stage * BLOCKS * ROWS + i] = next_scale[j];
+        else if (i < SQ) a_scale[stage * BLOCKS * TOKENS + i - ROWS * BLOCKS] = next_scale[j];
+    }
+}
+
+FMat total[MI][NI], slice[MI][NI];
+
+// The terms of block e of a stage, which is block b of the row.
+void block(uint stage, uint e, uint b, uint m0, uint n0) {
+    CMat c[MI][NI];
+    [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = CMat(0x4b400000);
+    UNROLL_K for (uint k = 0u; k < KI; k++) {
+        WMat w[MI];
+        AMat x[NI];
+        uint at = (e * 64u + k * CK) / UNIT;
+        [[unroll]] for (uint i = 0u; i < MI; i++)
+            coopMatLoad(w[i], w_stage, (stage * ROWS + m0 + i * CM) * PITCH + at, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint j = 0u; j < NI; j++)
+            coopMatLoad(x[j], a_stage, (stage * TOKENS + n0 + j * CM) * PITCH + at, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = coopMatMulAdd(w[i], x[j], c[i][j]);
+    }
+    FMat xs[NI];
+    [[unroll]] for (uint j = 0u; j < NI; j++)
+        coopMatLoad(xs[j], a_scale, (stage * BLOCKS + e) * TOKENS + n0 + j * CM, 0u, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (uint i = 0u; i < MI; i++) {
+        FMat ws;
+        coopMatLoad(ws, w_scale, (stage * BLOCKS + e) * ROWS + m0 + i * CM, 0u, gl_CooperativeMatrixLayoutColumnMajor);
+        [[unroll]] for (uint j = 0u; j < NI; j++)
+            [[unroll]] for (int f = 0; f < slice[i][j].length(); f++) {
+                float v = sub(intBitsToFloat(c[i][j][f]), 12582912.0);
+                slice[i][j][f] = add(slice[i][j][f], mul(v, mul(ws[f], xs[j][f])));
+            }
+    }
+    if (b % SLICE == SLICE - 1u || b + 1u == nb) {
+        [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) {
+            [[unroll]] for (int f = 0; f < slice[i][j].length(); f++) total[i][j][f] = add(total[i][j][f], slice[i][j][f]);
+            slice[i][j] = FMat(0.0);
+        }
+    }
 }
 
 void main() {
-    uint sg = gl_SubgroupID, m0 = (sg % 2u) * (TILE / 2u), n0 = (sg / 2u) * (TILE / WAVES);
-    FMat total[MI][NI], slice[MI][NI];
+    uint sg = gl_SubgroupID, m0 = (sg % SR) * (ROWS / SR), n0 = (sg / SR) * (TOKENS / ST);
     [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) {
         total[i][j] = FMat(0.0);
         slice[i][j] = FMat(0.0);
@@ -90,45 +151,18 @@ void main() {
     load(0u);
     store(0u);
     barrier();
-    for (uint b = 0u; b < nb; b++) {
-        uint stage = b & 1u;
-        if (b + 1u < nb) load(b + 1u);
-        CMat c[MI][NI];
-        [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = CMat(0x4b400000);
-        UNROLL_K for (uint k = 0u; k < KI; k++) {
-            WMat w[MI];
-            AMat x[NI];
-            [[unroll]] for (uint i = 0u; i < MI; i++)
-                coopMatLoad(w[i], w_stage, (stage * TILE + m0 + i * CM) * PITCH + k * CK / UNIT, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-            [[unroll]] for (uint j = 0u; j < NI; j++)
-                coopMatLoad(x[j], a_stage, (stage * TILE + n0 + j * CM) * PITCH + k * CK / UNIT, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-            [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = coopMatMulAdd(w[i], x[j], c[i][j]);
-        }
-        FMat xs[NI];
-        [[unroll]] for (uint j = 0u; j < NI; j++)
-            coopMatLoad(xs[j], a_scale, stage * TILE + n0 + j * CM, 0u, gl_CooperativeMatrixLayoutRowMajor);
-        [[unroll]] for (uint i = 0u; i < MI; i++) {
-            FMat ws;
-            coopMatLoad(ws, w_scale, stage * TILE + m0 + i * CM, 0u, gl_CooperativeMatrixLayoutColumnMajor);
-            [[unroll]] for (uint j = 0u; j < NI; j++)
-                [[unroll]] for (int e = 0; e < slice[i][j].length(); e++) {
-                    float f = sub(intBitsToFloat(c[i][j][e]), 12582912.0);
-                    slice[i][j][e] = add(slice[i][j][e], mul(f, mul(ws[e], xs[j][e])));
-                }
-        }
-        if (b % SLICE == SLICE - 1u || b + 1u == nb) {
-            [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) {
-                [[unroll]] for (int e = 0; e < slice[i][j].length(); e++) total[i][j][e] = add(total[i][j][e], slice[i][j][e]);
-                slice[i][j] = FMat(0.0);
-            }
-        }
-        if (b + 1u < nb) store(1u - stage);
+    uint stage = 0u;
+    for (uint b = 0u; b < nb; b += BLOCKS) {
+        if (b + BLOCKS < nb) load(b + BLOCKS);
+        [[unroll]] for (uint e = 0u; e < BLOCKS; e++) if (e == 0u || b + e < nb) block(stage, e, b + e, m0, n0);
+        if (b + BLOCKS < nb) store(1u - stage);
+        stage = 1u - stage;
         barrier();
     }
-    bool inside = (group_x() + 1u) * TILE <= rows && (gl_WorkGroupID.y + 1u) * TILE <= n;
+    bool inside = (group_x() + 1u) * ROWS <= rows && (gl_WorkGroupID.y + 1u) * TOKENS <= n;
     [[unroll]] for (uint i = 0u; i < MI; i++) [[unroll]] for (uint j = 0u; j < NI; j++) {
         [[unroll]] for (int e = 0; e < total[i][j].length(); e++) total[i][j][e] = tidy(total[i][j][e]);
-        uint m = group_x() * TILE + m0 + i * CM, t = gl_WorkGroupID.y * TILE + n0 + j * CM;
+        uint m = group_x() * ROWS + m0 + i * CM, t = gl_WorkGroupID.y * TOKENS + n0 + j * CM;
         if (inside) {
             coopMatStore(total[i][j], y, t * stride + row0 + m, stride, gl_CooperativeMatrixLayoutColumnMajor);
         } else { // the whole workgroup goes through the stage, which is free now

@@ -12,8 +12,9 @@ import (
 // shape is all that a recorded program depends on.
 type shape struct {
 	n, out int
-	seqs   int // records of sequences; 0 for models without recurrent layers
-	chunks int // bound on attention chunks, a power of two
+	seqs   int  // records of sequences; 0 for models without recurrent layers
+	chunks int  // bound on attention chunks, a power of two
+	spread bool // most tokens are of sequences of their own
 	by     chooser
 }
 
@@ -57,7 +58,7 @@ const maxPrograms = 64
 func (m *Model) record(s shape) (*graph.Graph, *recorded) {
 	g := graph.New(fmt.Sprintf("n%d.out%d.seqs%d.chunks%d", s.n, s.out, s.seqs, s.chunks))
 	b := &op.Builder{
-		G: g, Act: m.options.Activations, Batch: m.batch, Layout: s.layout(), Consts: m.weights.Consts, Chunks: s.chunks,
+		G: g, Act: m.options.Activations, Batch: m.batch, Layout: s.layout(), Consts: m.weights.Consts, Chunks: s.chunks, Spread: s.spread,
 		Headless: s.by == byNobody,
 	}
 	logits := m.net.Forward(b, &m.memory)
@@ -237,6 +238,7 @@ func (m *Model) run(ctx context.Context, run []entry, by chooser, output func(in
 		defer func() { m.settle(parts, err == nil) }()
 	}
 	used := m.lay(run, parts, &s)
+	s.spread = spreads(len(run), len(parts), s.chunks)
 	p, err := m.program(s)
 	if err != nil {
 		return err
@@ -366,6 +368,12 @@ func (m *Model) lay(run []entry, parts []*part, s *shape) int {
 	return next
 }
 
+// spreads reports whether the attention of n tokens of some sequences is split over
+// chunks: at most two tokens of each, and little memory for the parts.
+func spreads(n, sequences, chunks int) bool { return n <= 2*sequences && n*chunks <= maxParts }
+
+const maxParts = 2048
+
 func wordBytes(w []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*4)
 }
@@ -384,6 +392,7 @@ func (m *Model) shapeOf(n, out, sessions, context int) shape {
 	for s.chunks*op.PageTokens < context {
 		s.chunks *= 2
 	}
+	s.spread = spreads(n, sessions, s.chunks)
 	return s
 }
 

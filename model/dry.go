@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"github.com/ternvk/tern/runtime/op"
 	"math"
 
 	"github.com/ternvk/tern/model/gguf"
@@ -84,7 +85,8 @@ func newScratch(f *gguf.File, o Options) (*scratch, error) {
 // bytes is the most that a piece of a prompt, and a step of all sessions, take.
 func (s *scratch) bytes(o Options) (most uint64) {
 	n, all := min(o.Chunk, o.Context), min(o.Chunk, o.Sequences)
-	for _, run := range []shape{s.m.shapeOf(n, 1, 1, o.Context), s.m.shapeOf(all, all, all, o.Context)} {
+	spread := min(o.Context, max(1, maxParts/all/2)*op.PageTokens) // the longest context of split attention, at least
+	for _, run := range []shape{s.m.shapeOf(n, 1, 1, o.Context), s.m.shapeOf(all, all, all, o.Context), s.m.shapeOf(all, all, all, spread)} {
 		if _, ok := s.known[run]; !ok {
 			g, _ := s.m.record(run)
 			s.known[run] = g.Plan(placeAlignment).Bytes

@@ -102,7 +102,7 @@ const fewQueries = 8
 // [n][Q*Dim]. A few queries are spread over their chunks, many go whole; the
 // words are the same.
 func (b *Builder) Attention(qkv Rows, h Heads, c Cache) Acts {
-	if qkv.N <= fewQueries {
+	if qkv.N <= fewQueries || b.Spread {
 		return b.attentionJoin(b.attentionParts(qkv, h, c), qkv.N, h)
 	}
 	l := b.Layout

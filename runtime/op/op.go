@@ -75,6 +75,7 @@ type Builder struct {
 	Layout Layout
 	Consts *graph.Value // all constants of the model
 	Chunks int          // bound on the attention chunks of any token of the batch
+	Spread bool         // the tokens are of many sequences: attention is split over chunks, as for a few tokens
 	// Headless asks for the normed hidden states in place of the logits.
 	Headless bool
 	prefix   string
