@@ -286,6 +286,9 @@ func (m *Model) Close() error {
 	return m.file.Close()
 }
 
+// Context returns the positions of a session.
+func (m *Model) Context() int { return m.options.Context }
+
 // Tokenizer returns the file's tokenizer, or nil if the file has no vocabulary.
 func (m *Model) Tokenizer() *token.Tokenizer { return m.tok }
 

@@ -50,7 +50,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
 	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
-	f.IntVarP(&a.context, "context", "c", 0, fmt.Sprintf("`positions` of context (default: the model's, at most %d)", defaultContext))
+	f.IntVarP(&a.context, "context", "c", 0, fmt.Sprintf("`positions` of context, -1: the most that fit the device (default: the model's, at most %d)", defaultContext))
 	f.StringVar(&a.cacheKeys, "cache-type-k", "f16", "how keys are cached: f16, q8_0 or q4_0")
 	f.StringVar(&a.cacheValues, "cache-type-v", "f16", "how values are cached: f16, q8_0 or q4_0")
 	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
@@ -66,8 +66,8 @@ func (a *app) check() error {
 	switch _, err := a.options(model.Options{}); {
 	case err != nil:
 		return usageError{err}
-	case a.context < 0:
-		return usagef("--context %d: want 1 or more", a.context)
+	case a.context < mostThatFit:
+		return usagef("--context %d: want 1 or more, or -1", a.context)
 	case a.q2Group != 0 && a.q2Group != 64 && a.q2Group != 128:
 		return usagef("--q2-group %d: want 64 or 128", a.q2Group)
 	case a.profile != "exact" && a.profile != "fast":
@@ -149,6 +149,16 @@ func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Opti
 		return nil, errors.Join(err, x.Close())
 	}
 	o.Executor, o.Progress = x, a.progress("loading", true)
+	if o.Context == mostThatFit {
+		f, err := s.open()
+		if err == nil {
+			o.Context, err = a.fit(f, o)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+	}
 	var m *model.Model
 	if s.data != nil {
 		m, err = model.OpenBytes(ctx, s.name, s.data, o)
@@ -160,6 +170,23 @@ func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Opti
 	}
 	a.sayCache(m, o)
 	return &opened{m, x}, nil
+}
+
+// mostThatFit is the context that asks for as many positions as fit.
+const mostThatFit = -1
+
+// fit finds that context, and tells it.
+func (a *app) fit(f *gguf.File, o model.Options) (int, error) {
+	o, err := a.options(o)
+	if err != nil {
+		return 0, err
+	}
+	o.Context = 0
+	n, e, err := model.Fit(f, o)
+	if err == nil {
+		fmt.Fprintf(a.err, "context: %d positions, %s of device memory\n", n, sizeText(e.Total()))
+	}
+	return n, err
 }
 
 // sayCache tells how a cache is stored that is not in halves, and what that saves.

@@ -155,7 +155,7 @@ func (b *bench) reportMemory(m *opened) error {
 	if !ok {
 		return nil
 	}
-	e, err := b.memory(m.File())
+	e, err := b.memory(m.File(), m.Context())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:   "inspect [FILE]",
 		Short: "Show a model's metadata, tensors and memory",
 		Long: "Show a model file's metadata, tensors, totals by type, and the memory it takes with a context of -c positions.\n" +
-			"Needs no Vulkan.",
+			"Needs no Vulkan, but for -c -1.",
 		Example: `  tern inspect Ternary-Bonsai-1.7B-Q2_0_g64.gguf
   tern inspect -c 32768 model.gguf
   tern inspect --json model.gguf
@@ -85,7 +85,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				return a.printGraph(f, nodes)
 			}
 			r := describe(f, full)
-			if r.Memory, err = a.memory(f); err != nil {
+			if r.Memory, err = a.memory(f, a.context); err != nil {
 				r.MemoryError = err.Error()
 			}
 			if asJSON {

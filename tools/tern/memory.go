@@ -27,15 +27,24 @@ type memoryReport struct {
 	Total            uint64 `json:"total"`
 }
 
-// memory tells what the model takes with the context of the flags.
-func (a *app) memory(f *gguf.File) (*memoryReport, error) {
+// memory tells what the model takes with a context; 0 is the usual one.
+func (a *app) memory(f *gguf.File, positions int) (*memoryReport, error) {
 	info, err := model.Describe(f)
 	if err != nil {
 		return nil, err
 	}
-	positions := a.context
-	if positions == 0 {
+	switch positions {
+	case 0:
 		positions = min(info.TrainedContext, defaultContext)
+	case mostThatFit:
+		x, err := a.executor(a.device)
+		if err != nil {
+			return nil, err
+		}
+		defer x.Close()
+		if positions, err = a.fit(f, model.Options{Executor: x}); err != nil {
+			return nil, err
+		}
 	}
 	o, err := a.options(model.Options{Context: positions})
 	if err != nil {

@@ -85,3 +85,16 @@ func TestPull(t *testing.T) {
 	}
 	tern("run", "-m", "x.gguf", "bonsai-1.7b", question).exits(t, exitUsage).complains(t, "want one model")
 }
+
+// -c -1 takes as many positions as fit.
+func TestLargestContext(t *testing.T) {
+	c := prepare(t, "", "run", "--device", "reference", "-c", "-1", "What is the capital of France?").exits(t, 0)
+	if !strings.Contains(c.err.String(), "context: 2048 positions") {
+		t.Errorf("standard error: %q", c.err.String())
+	}
+	c = prepare(t, "", "inspect", "--device", "reference", "-c", "-1").exits(t, 0)
+	if !strings.Contains(c.out.String(), "memory with a context of 2048") {
+		t.Errorf("standard output: %q", c.out.String())
+	}
+	prepare(t, "", "run", "-c", "-2", "Hello").exits(t, exitUsage).complains(t, "--context -2")
+}
