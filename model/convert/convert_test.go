@@ -192,6 +192,70 @@ func TestGoldenTensors(t *testing.T) {
 	}
 }
 
+// A folder of a model that sees as well: sizes below text_config, other names, and
+// tensors that are not run.
+func TestVisionFolder(t *testing.T) {
+	plain := unpack(t, "qwen35moe")
+	dir := t.TempDir()
+	data, err := os.ReadFile(filepath.Join(plain, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text map[string]any
+	if err := json.Unmarshal(data, &text); err != nil {
+		t.Fatal(err)
+	}
+	tied := text["tie_word_embeddings"]
+	delete(text, "tie_word_embeddings")
+	config, err := json.Marshal(map[string]any{"model_type": "qwen3_5_moe", "text_config": text, "vision_config": map[string]any{}, "tie_word_embeddings": tied})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = os.ReadFile(filepath.Join(plain, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint64(data)
+	header := map[string]any{}
+	if err := json.Unmarshal(data[8:8+n], &header); err != nil {
+		t.Fatal(err)
+	}
+	renamed := map[string]any{}
+	for name, v := range header {
+		renamed[strings.Replace(name, "model.", "model.language_model.", 1)] = v
+	}
+	for _, name := range []string{"model.visual.patch_embed.proj.weight", "mtp.fc.weight"} {
+		renamed[name] = map[string]any{"dtype": "U8", "shape": []int{0}, "data_offsets": []int{0, 0}}
+	}
+	renamedHeader, err := json.Marshal(renamed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(renamedHeader))), renamedHeader, data[8+n:])
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644), os.WriteFile(filepath.Join(dir, "model.safetensors"), file, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Skipped != 2 || !m.NoTokenizer {
+		t.Errorf("%d tensors are skipped, no tokenizer: %v", m.Skipped, m.NoTokenizer)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	body := func(path string) []byte { // most of the tensors' data
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data[len(data)-6<<20:]
+	}
+	if !slices.Equal(body(store(t, dir, gguf.F32)), body(store(t, plain, gguf.F32))) {
+		t.Error("the tensors differ from those of the plain folder")
+	}
+}
+
 // What cannot be converted is refused by its key or tensor.
 func TestRefusals(t *testing.T) {
 	dir := unpack(t, "qwen35-rep3")

@@ -75,25 +75,26 @@ func (s *Stats) add(t Stats) {
 
 // row compares a row.
 func (s *Stats) row(before, after []float32) {
+	var r Stats
 	for i, x := range before {
+		r.Sum2 += float64(x) * float64(x)
+		if after[i] == x {
+			continue
+		}
 		d := math.Abs(float64(after[i]) - float64(x))
-		if d != 0 {
-			s.Changed++
-			if d > math.Abs(float64(x))*0x1p-11 {
-				s.Beyond++
-			}
+		if r.Changed++; d > math.Abs(float64(x))*0x1p-11 {
+			r.Beyond++
 		}
-		s.MaxErr = max(s.MaxErr, d)
-		s.SumErr2 += d * d
-		s.Sum2 += float64(x) * float64(x)
+		r.MaxErr = max(r.MaxErr, d)
+		r.SumErr2 += d * d
 	}
-	s.Count += uint64(len(before))
+	r.Count = uint64(len(before))
 	for from := 0; from < len(before); from += 64 {
-		s.Groups++
-		if ternary(before[from:min(from+64, len(before))]) {
-			s.Ternary++
+		if r.Groups++; ternary(before[from:min(from+64, len(before))]) {
+			r.Ternary++
 		}
 	}
+	s.add(r)
 }
 
 func ternary(group []float32) bool {
