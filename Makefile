@@ -62,7 +62,7 @@ libtern: ## bin/libtern: the library for C and C++, with its header (needs a C c
 
 test-libtern: ## the library's examples and checks, through CMake
 	cmake -B build/cmake
-	cmake --build build/cmake
+	cmake --build build/cmake --target libtern_tests
 	ctest --test-dir build/cmake -L libtern --output-on-failure
 
 desktop: ## bin/desktop: the example with a window (needs a C compiler and, on Linux, the headers of X11 and OpenGL)
