@@ -9,7 +9,7 @@ PLATFORMS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 
 # The packages that run goroutines, for the race detector, and those that use a
 # driver, for the second one.
-RACE   := ./vk ./runtime ./runtime/ref ./model ./tools/tern
+RACE   := ./vk ./runtime ./runtime/ref ./model ./tools/serve ./tools/serve/sched ./tools/tern
 DEVICE := ./vk ./runtime ./runtime/conform ./model
 
 # The binary is pure Go: only the race detector uses a C compiler.

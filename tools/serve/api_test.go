@@ -30,6 +30,7 @@ func small(t testing.TB, change func(*Options)) *client {
 
 // Requests that cannot be answered get an error in OpenAI's form that names the field.
 func TestErrors(t *testing.T) {
+	sequential(t)
 	c := small(t, func(o *Options) { o.Context = 64; o.MaxBody = 100 << 10 })
 	long := strings.Repeat("1", 60)
 	for _, e := range []struct {
@@ -399,6 +400,7 @@ func (c *client) lines(path string, body any) (list []dict) {
 
 // Ollama's endpoints, streamed and whole, with thoughts, tools, formats and errors.
 func TestOllama(t *testing.T) {
+	sequential(t)
 	c := talk(t)
 	question := dict{"model": "sprig", "messages": []any{dict{"role": "user", "content": "What is 7 times 8?"}}}
 	text := ""

@@ -81,6 +81,7 @@ const haiku = "Write a haiku about bonsai trees"
 // Stop strings end the text wherever tokens end, whole and streamed; the beginning of
 // one that does not go on is text. BL-54.
 func TestStopStrings(t *testing.T) {
+	sequential(t)
 	c := talk(t)
 	full := str(at(c.post("/v1/chat/completions", user(haiku)), "choices", 0, "message", "content"))
 	for _, stop := range []string{"\n", "le f", "whole forest unfolded"} {
@@ -131,6 +132,7 @@ func TestStopperScripts(t *testing.T) {
 // The same seed gives the same answers, whole and streamed, alone and beside others;
 // another gives others. BL-44.
 func TestSeedsAndManyAnswers(t *testing.T) {
+	sequential(t)
 	c := talk(t)
 	body := merge(user("Tell me."), dict{"temperature": 1.6, "top_k": 60, "max_tokens": 6, "n": 3, "seed": 11})
 	first := c.both(body)
@@ -235,6 +237,7 @@ var clock = dict{"type": "function", "function": dict{"name": "get_time", "descr
 // A call that must be made is made, whatever the model would have said, and obeys the
 // schema of the tool.
 func TestToolChoice(t *testing.T) {
+	sequential(t)
 	c := talk(t)
 	body := merge(user("Hello!"), dict{"tools": []any{weather, clock}})
 	named := c.both(merge(body, dict{"tool_choice": dict{"type": "function", "function": dict{"name": "get_time"}}, "max_tokens": 60}))[0]
@@ -261,6 +264,7 @@ func TestToolChoice(t *testing.T) {
 // An answer obeys the schema it is asked for, though the model knows another; one that
 // cannot be enforced is refused by its keyword. BL-56.
 func TestResponseFormat(t *testing.T) {
+	sequential(t)
 	c := talk(t)
 	question := user("Describe Peru as JSON.")
 	format := func(schema string) dict {

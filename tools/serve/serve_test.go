@@ -150,7 +150,10 @@ func listen(t testing.TB, s *Server) *client {
 func talk(t testing.TB) *client {
 	t.Helper()
 	shared.Do(func() {
-		shared.x = device(t)
+		shared.x = ref.New() // quicker than a CPU driver
+		if os.Getenv("TERN_CONFORM") == "all" {
+			shared.x = device(t)
+		}
 		s, err := New(options(t, shared.x, sprig.Model, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -164,6 +167,14 @@ func talk(t testing.TB) *client {
 		t.Skip("no server")
 	}
 	return listen(t, shared.Server)
+}
+
+// sequential skips a test that asks for one thing after another, when the race detector
+// is at work: there it takes ten times as long and finds nothing.
+func sequential(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not under the race detector")
+	}
 }
 
 type dict = map[string]any
