@@ -33,6 +33,9 @@ func measured(t *testing.T, args ...string) (f struct {
 // The perplexity is that of the logits which the logits command gives, chunk by
 // chunk; a base that is written and read shows a model to be itself.
 func TestPerplexity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("programs, which the race detector does not see")
+	}
 	dir := t.TempDir()
 	base, html := filepath.Join(dir, "base.kld"), filepath.Join(dir, "r.html")
 	const n, chunks = 48, 3
@@ -195,6 +198,9 @@ func TestPerplexityRefuses(t *testing.T) {
 // Halves with float activations against ternary weights with int8 ones: the same
 // weights, so that all there is between them is the rounding of activations.
 func TestFloatsAgainstTernary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("programs, which the race detector does not see")
+	}
 	dir := t.TempDir()
 	f16, base := filepath.Join(dir, "f16.gguf"), filepath.Join(dir, "base.kld")
 	prepare(t, "", "quantize", modelFile(t), f16, "--type", "f16").exits(t, 0)
