@@ -70,6 +70,9 @@ func (o *options) run(ctx context.Context) error {
 	defer m.Close()
 	fmt.Printf("device: %s, %s\nmodel: %s\n", tern.Name(), map[bool]string{true: "a queue for pictures of its own", false: "one queue for all"}[d.OwnQueue], name)
 	w := &work{m: m, state: frame.State{Model: name, Device: tern.Name(), Loading: 1, Busy: true}}
+	if err := w.warm(ctx); err != nil {
+		return err
+	}
 	alone, err := w.decode(ctx, o.duration/2, nil)
 	if err != nil {
 		return err
@@ -99,6 +102,16 @@ type work struct {
 	tokens atomic.Int64
 }
 
+// warm makes the programs of all the lengths that are measured.
+func (w *work) warm(ctx context.Context) error {
+	s, err := w.m.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return w.sequence(ctx, s, 0)
+}
+
 // decode generates tokens for a time, greedily, and returns how many a second; the painter, if there
 // is one, draws meanwhile.
 func (w *work) decode(ctx context.Context, t time.Duration, p *painter) (float64, error) {
@@ -126,21 +139,30 @@ func (w *work) decode(ctx context.Context, t time.Duration, p *painter) (float64
 
 // generate goes on until ctx ends, through as many sequences as that takes.
 func (w *work) generate(ctx context.Context, s *model.Session) error {
-	for sequence := 0; ; sequence++ {
-		prompt := make([]int32, 32)
-		for i := range prompt {
-			prompt[i] = int32((sequence*31 + i*7) % min(w.m.Info().Vocab, 1000))
+	for n := 0; ; n++ {
+		err := w.sequence(ctx, s, n)
+		if ctx.Err() == context.DeadlineExceeded {
+			return nil
 		}
-		for _, err := range s.Generate(ctx, prompt, model.Sampling{}, 512) {
-			if ctx.Err() == context.DeadlineExceeded {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			w.tokens.Add(1)
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// sequence generates the tokens that follow one of many prompts.
+func (w *work) sequence(ctx context.Context, s *model.Session, n int) error {
+	prompt := make([]int32, 32)
+	for i := range prompt {
+		prompt[i] = int32((n*31 + i*7) % min(w.m.Info().Vocab, 1000))
+	}
+	for _, err := range s.Generate(ctx, prompt, model.Sampling{}, 256) {
+		if err != nil {
+			return err
+		}
+		w.tokens.Add(1)
+	}
+	return nil
 }
 
 // painter draws the state of the work.
