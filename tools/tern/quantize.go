@@ -38,6 +38,7 @@ func (a *app) quantizeCommand() *cobra.Command {
   tern quantize Bonsai-old-Q2_0.gguf Bonsai-Q2_0_g64.gguf --type q2_0     # groups of 128 to groups of 64
   tern quantize Bonsai-old-Q2_0.gguf Bonsai-PQ2_0.gguf --type pq2_0       # the same bytes under their own type id
   tern quantize in.gguf out.gguf --type ptq1_0 --tensor token_embd=q8_0
+  tern quantize bonsai-1.7b bonsai-ptq1_0.gguf --type ptq1_0              # IN may be whatever -m may be
   tern quantize in.gguf --type q2_0 --check`,
 		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: interruptible(func(ctx context.Context, args []string) error { return q.quantize(ctx, args) }),
@@ -92,21 +93,26 @@ func (q *storing) quantize(ctx context.Context, args []string) error {
 	case out == "" && !q.check:
 		return usagef("OUT is needed, or --check")
 	}
-	f, err := gguf.Options{Q2Group: q.q2Group}.Open(args[0])
+	q.model = args[0]
+	in, err := q.source()
+	if err != nil {
+		return err
+	}
+	f, err := in.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if sameFile(args[0], out) {
+	if sameFile(in.name, out) {
 		return usagef("%s is both IN and OUT", out)
 	}
 	_, rotated := f.Get("prism.hadamard.version")
 	steps, err := quantize.Plan(quantize.FromFile(f), t, overrides, rotated)
 	if err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("%s: %w", in.name, err)
 	}
 	if err := q.store(ctx, out, quantize.Metadata(f.Meta, t), steps); err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("%s: %w", in.name, err)
 	}
 	return nil
 }
