@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -39,7 +40,8 @@ func (e *Engine) retire() {
 }
 
 // admit starts waiting jobs as long as there is a place: those first of whose client
-// the fewest are running, and of these the oldest.
+// the fewest are running, of these the one whose turn is longest ago, and of its jobs
+// the oldest.
 func (e *Engine) admit() {
 	for _, j := range e.takeWaiting() {
 		if err := e.load(); err != nil {
@@ -73,11 +75,15 @@ func (e *Engine) takeWaiting() (list []*job) {
 		}
 		return err != nil
 	})
+	if len(e.waiting) == 0 {
+		clear(e.turn)
+	}
 	places := e.cfg.Parallel - len(e.running)
 	for len(e.waiting) > 0 && places > 0 {
 		at := 0
 		for i, j := range e.waiting {
-			if e.count[j.Client] < e.count[e.waiting[at].Client] {
+			first := e.waiting[at].Client
+			if c := cmp.Compare(e.count[j.Client], e.count[first]); c < 0 || c == 0 && e.turn[j.Client] < e.turn[first] {
 				at = i
 			}
 		}
@@ -85,6 +91,8 @@ func (e *Engine) takeWaiting() (list []*job) {
 		e.waiting = slices.Delete(e.waiting, at, at+1)
 		if list = append(list, j); j.do == nil {
 			e.count[j.Client]++
+			e.turns++
+			e.turn[j.Client] = e.turns
 			places--
 		}
 	}

@@ -63,7 +63,9 @@ type Engine struct {
 
 	mu        sync.Mutex
 	waiting   []*job
-	count     map[string]int // of running jobs by client
+	count     map[string]int    // of running jobs by client
+	turn      map[string]uint64 // when a client's last job started
+	turns     uint64
 	keepAlive time.Duration
 	closed    bool
 	status    Status
@@ -85,7 +87,7 @@ type Status struct {
 
 // New starts an engine. The caller closes it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, wake: make(chan struct{}, 1), gone: make(chan struct{}), count: map[string]int{}, keepAlive: cfg.KeepAlive}
+	e := &Engine{cfg: cfg, wake: make(chan struct{}, 1), gone: make(chan struct{}), count: map[string]int{}, turn: map[string]uint64{}, keepAlive: cfg.KeepAlive}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.loop()
 	return e

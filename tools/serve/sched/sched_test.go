@@ -267,6 +267,73 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
+// Of those that wait, clients with less running come first, and by turns.
+func TestClientsTakeTurns(t *testing.T) {
+	e := engine(t, ref.New(), "tiny", Config{Context: 512, Parallel: 2, Chunk: 128, Queue: 10})
+	hold := make(chan struct{})
+	go e.Do(t.Context(), func(*model.Model) error { <-hold; return nil })
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	for i, name := range []string{"a", "a", "a", "a", "b", "c"} {
+		s, err := e.Submit(t.Context(), Request{Prompt: []int32{int32(i)}, Limit: 5 + 40*i, Client: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			<-s.Started()
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			if _, err := collect(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(hold)
+	all.Wait()
+	slices.Sort(order[:2]) // these start together
+	if got := fmt.Sprint(order); got != "[a b c a a a]" {
+		t.Errorf("started in the order %v", got)
+	}
+}
+
+// Requests that come together and begin alike have their common beginning evaluated
+// once.
+func TestCommonBeginnings(t *testing.T) {
+	for shape, least := range map[string]int{"tiny": 128, "tiny-hybrid": 64} {
+		var tokens atomic.Int64
+		e := engine(t, device(t), shape, Config{Context: 256, Parallel: 4, Chunk: 96, Queue: 10,
+			Observe: Observer{Step: func(n, _ int, _ time.Duration) { tokens.Add(int64(n)) }}})
+		hold := make(chan struct{})
+		go e.Do(t.Context(), func(*model.Model) error { <-hold; return nil })
+		system := make([]int32, 150)
+		for i := range system {
+			system[i] = int32(i*i) % 256
+		}
+		var list []*Stream
+		for i := range 4 {
+			s, err := e.Submit(t.Context(), Request{Prompt: append(slices.Clone(system), int32(i), 7), Limit: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, s)
+		}
+		close(hold)
+		for i, s := range list {
+			if _, err := collect(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if stats, _ := s.Stats(); i > 0 && stats.Reused < least {
+				t.Errorf("%s: request %d reused %d tokens", shape, i, stats.Reused)
+			}
+		}
+		if most := int64(4*154 - 3*least); tokens.Load() > most {
+			t.Errorf("%s: %d tokens were evaluated, at most %d", shape, tokens.Load(), most)
+		}
+	}
+}
+
 // When clients go, in the queue, within the prompt or while they read, their places
 // are free a step later, and what waits for nobody never runs. BL-57.
 func TestClientsGone(t *testing.T) {

@@ -109,7 +109,7 @@ func (j *job) turn(n int) model.Turn {
 	return t
 }
 
-// measure learns how long a token of a prompt takes.
+// measure learns how long a token of a prompt takes, from steps with pieces of prompts.
 func (e *Engine) measure(turns []model.Turn, took time.Duration) {
 	tokens, outputs := 0, 0
 	for _, t := range turns {
@@ -118,7 +118,7 @@ func (e *Engine) measure(turns []model.Turn, took time.Duration) {
 			outputs++
 		}
 	}
-	if tokens >= smallestPiece {
+	if tokens-outputs >= smallestPiece {
 		rate := took.Seconds() / float64(tokens)
 		if e.rate == 0 {
 			e.rate = rate
