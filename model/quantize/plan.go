@@ -102,8 +102,8 @@ type Step struct {
 
 // Plan chooses the format of each tensor: t for matrices, the first matching
 // override before that. Vectors, convolutions and the routers of mixtures keep their
-// numbers; so do the gates of delta nets in rotated files, where they are no
-// ternary weights. A matrix whose rows t's blocks do not divide falls back to another
+// numbers; so do the gates of delta nets in rotated files, where they are floats and
+// no ternary weights. A matrix whose rows t's blocks do not divide falls back to another
 // format, and its Step says so; one with an override is an error. So is an override
 // that matches nothing.
 func Plan(tensors []Tensor, t gguf.Type, overrides []Override, rotated bool) ([]Step, error) {
@@ -142,11 +142,12 @@ func keepsFloats(t *Tensor) bool {
 }
 
 func choose(t *Tensor, want gguf.Type, rotated bool) (to gguf.Type, note string) {
+	half := t.From == gguf.F16 || t.From == gguf.BF16
 	gate := strings.Contains(t.Name, ".ssm_alpha.") || strings.Contains(t.Name, ".ssm_beta.")
 	switch {
-	case keepsFloats(t) && (t.From == gguf.F16 || t.From == gguf.BF16):
+	case keepsFloats(t) && half:
 		return gguf.F32, ""
-	case keepsFloats(t), strings.Contains(t.Name, ".ffn_gate_inp."), gate && rotated:
+	case keepsFloats(t), strings.Contains(t.Name, ".ffn_gate_inp."), gate && rotated && (half || t.From == gguf.F32):
 		return t.From, ""
 	}
 	to = fallback(want, t.Dims[0])

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,5 +60,30 @@ func TestQuantizeRefuses(t *testing.T) {
 	prepare(t, "", "quantize", in, out, "--type", "q2_0", "--tensor", "no_such=q8_0").exits(t, exitFailure).complains(t, "no_such")
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a refused command leaves a file")
+	}
+}
+
+// A rotated file stays one, keys and all, in whatever format (BL-04).
+func TestQuantizeRotated(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.gguf"), filepath.Join(dir, "out.gguf")
+	prepare(t, "", "synth", "--shape", "tiny-hybrid", "--rotate", in).exits(t, 0)
+	prepare(t, "", "quantize", in, out, "--type", "f16").exits(t, 0)
+	var logits [2][]float32
+	for i, path := range []string{in, out} {
+		file := filepath.Join(dir, "logits")
+		prepare(t, "", "logits", "-m", path, "--ids", "1,2,3", "--device", "reference", "--activations", "f32", "-o", file).exits(t, 0)
+		raw := mustRead(t, file)
+		logits[i] = make([]float32, len(raw)/4)
+		if _, err := binary.Decode(raw, binary.LittleEndian, logits[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	top, worst := 0.0, 0.0
+	for i, x := range logits[0] {
+		top, worst = max(top, math.Abs(float64(x))), max(worst, math.Abs(float64(x-logits[1][i])))
+	}
+	if !(worst < 1e-3*top) {
+		t.Errorf("logits differ by %g, of %g", worst, top)
 	}
 }
