@@ -7,6 +7,9 @@
 //	s, err := m.NewSession()
 //	for tok, err := range s.Generate(ctx, m.Tokenizer().Encode("Hello", token.Options{}), model.Sampling{}, 64) { ... }
 //
+// A [Conversation] adds a file's chat template to that, [Fit] finds the context that
+// fits, [Session.SaveFile] keeps a session, and [Model.Unload] lends its memory.
+//
 // Logits have the same bits on every device, at every batch size and split of
 // the prompt. A Model may be used from several goroutines, a Session from one
 // at a time.

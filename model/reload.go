@@ -32,8 +32,9 @@ func (m *Model) Loaded() bool {
 }
 
 // Reload puts the model on x, or with nil on the executor that it was on: after
-// Unload, or on another executor after the first one was lost. Its errors are
-// those of Open; after one the model is unloaded.
+// Unload, on another executor after the first one was lost, or where it is when
+// other programs have pushed it out of the card's memory, which shows as a speed that stays
+// low. Its errors are those of Open; after one the model is unloaded.
 func (m *Model) Reload(ctx context.Context, x graph.Executor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

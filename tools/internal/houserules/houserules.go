@@ -49,8 +49,8 @@ var forPeople = []string{
 	"golang.org/x/term",
 }
 
-// withC has the packages that may use cgo: those that nothing else can do.
-var withC = []string{"tools/libtern", "tools/desktop"}
+// withC has the packages that may use cgo: what is called by C cannot do without.
+var withC = []string{"tools/libtern"}
 
 // File is a Go file of the project and what it imports.
 type File struct {
