@@ -152,7 +152,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, name := range []string{"run", "chat", "devices", "inspect", "tokenize", "logits", "compare", "verify", "bench", "version"} {
+	for _, name := range []string{"run", "chat", "devices", "inspect", "tokenize", "logits", "compare", "verify", "bench", "version", "quantize", "convert", "perplexity"} {
 		c := prepare(t, "", name, "--help").exits(t, 0)
 		for _, part := range []string{"Examples:\n  tern " + name, "Global Flags:", "--device"} {
 			if !strings.Contains(c.out.String(), part) {
