@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -88,7 +87,7 @@ func (q *quality) run(ctx context.Context) error {
 			r.Context = qualityContext
 		}
 	}
-	r.Batch = perplexity.BatchOf(r.Context, math.MaxInt)
+	r.Batch = perplexity.BatchOf(r.Context)
 	m, err := q.open(ctx, model.Options{Context: r.Context, Sequences: r.Batch})
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ type Run struct {
 }
 
 // BatchOf is the number of chunks of n tokens that are evaluated together, so that
-// short ones fill a run of the model.
-func BatchOf(n, chunks int) int { return max(1, min(512/n, chunks)) }
+// their halves, which run one after the other, fill a run of the model.
+func BatchOf(n int) int { return max(1, 1024/n) }
 
 // logitBytes bounds the logits that are held at once.
 const logitBytes = 256 << 20
