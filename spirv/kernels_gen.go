@@ -5337,7 +5337,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "77c1b596e387c537d1e3f59e498a6ca8caa8c3f5d4f070d23a529f1600ac41eb",
+		Hash:     "e191c3a1d248cdab7fdc611d1a9a69e9ed83055b2651ad71fb3908ff9c271555",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5360,7 +5360,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "80c77ca9e366d70bd0b72453482acb9730198b5cf0cab0ba966019364bdf1152",
+		Hash:     "8bf124b68b82bdbf81e237392503f20ed6f7dafa3cfac8ae0ec46dfc46cc7d08",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5384,7 +5384,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "03159b5b212995add6af36720c2e5e5c0e0c30537a9764d1dcfbd985370eeb40",
+		Hash:     "66aff0b4a72d5d9c14385a863a4674b3df426557c9c08bc888908165deb294c0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -109,9 +109,12 @@ void attend(uint page, uint head, uint c, bool works) {
     [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
         uint at = key_word(page, head, l, 0u) / 4u;
+        uvec4 k[4][2], next[4][2];
+        [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) {
-            uvec4 k[4][2];
-            [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) k[d][i] = keys.v[at + (d0 + d) * PAGE + 32u * i];
+            k = next;
+            at += d0 + 4u < EIGHTS ? 4u * PAGE : 0u;
+            [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
                 vec4 key[2];
                 [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[d][i][2u * h]), f32_of(k[d][i][2u * h + 1u]));
@@ -141,10 +144,13 @@ void attend(uint page, uint head, uint c, bool works) {
         float o[QUERIES][EACH];
         [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < EACH; i++) o[g][i] = 0.0;
         float sum = 0.0;
+        uvec2 v[8][WORDS / 2u], next[8][WORDS / 2u];
+        [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
+            next[n][i] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 4u) + i];
         [[dont_unroll]] for (uint k = 0u; k < full; k++) {
-            uvec2 v[8][WORDS / 2u];
-            [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
-                v[n][i] = values.v[at + min(8u * k + n, live - 1u) * (HEAD_DIM / 4u) + i];
+            v = next;
+            [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++)
+                next[n][i] = values.v[at + min(8u * k + 8u + n, live - 1u) * (HEAD_DIM / 4u) + i];
             [[unroll]] for (uint f = 0u; f < 2u; f++) {
                 if (l < QUERIES) { // the sum of weights of a query each
                     vec4 w = room[weights + l * (PAGE / 4u) + 2u * k + f];

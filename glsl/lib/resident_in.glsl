@@ -2,8 +2,6 @@
 // for itself.
 #include "join.glsl"
 
-const uint FEW = 4u; // chunks that every workgroup joins for itself: plan/tape.go
-
 shared float part[256];
 
 // Element m of word w of int8 activations: act.glsl
@@ -75,14 +73,11 @@ void norm_in() {
     }
     tree256();
     float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
-    [[dont_unroll]] for (uint w0 = 0u; w0 < FOURS; w0 += 2u * LOCAL) {
-        float u[2][4];
-        [[unroll]] for (uint i = 0u; i < 2u; i++) {
-            uint at = min(w0 + i * LOCAL + lane, FOURS - 1u);
-            [[unroll]] for (uint m = 0u; m < 4u; m++) u[i][m] = consts[word(WEIGHT) + element(at, m)];
-            [[unroll]] for (uint m = 0u; m < 4u; m++) u[i][m] = mul(mul(room_float(element(at, m)), r), u[i][m]);
-        }
-        [[unroll]] for (uint i = 0u; i < 2u; i++) put_act(w0 + i * LOCAL + lane, w0 + i * LOCAL + lane < FOURS, u[i]);
+    [[dont_unroll]] for (uint w0 = 0u; w0 < FOURS; w0 += LOCAL) {
+        uint at = min(w0 + lane, FOURS - 1u);
+        float u[4];
+        [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), consts[word(WEIGHT) + element(at, m)]);
+        put_act(w0 + lane, w0 + lane < FOURS, u);
     }
 }
 
@@ -90,36 +85,30 @@ void norm_in() {
 void join_in() {
     uint words = word(NB) * 16u, last = pos / PAGE, stride = HEAD_DIM + 2u;
     Floats x = Floats(address(X));
-    for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
-        uint w = w0 + gl_LocalInvocationIndex;
+    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
+        uint w = min(w0 + gl_LocalInvocationIndex, words - 1u), at = element(w, 0u) / HEAD_DIM * word(CHUNKS) * stride;
         float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (w < words) {
-            uint at = element(w, 0u) / HEAD_DIM * word(CHUNKS) * stride;
-            float es[FEW], ls[FEW], vs[FEW][4];
-            [[unroll]] for (uint c = 0u; c < FEW; c++) if (c <= last) {
-                es[c] = x.v[at + c * stride + HEAD_DIM];
-                ls[c] = x.v[at + c * stride + HEAD_DIM + 1u];
-                [[unroll]] for (uint m = 0u; m < 4u; m++) vs[c][m] = x.v[at + c * stride + element(w, m) % HEAD_DIM];
-            }
-            Join join;
-            [[unroll]] for (uint c = 0u; c < FEW; c++) if (c <= last) {
-                join_next(join, c == 0u, es[c], ls[c]);
-                [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = join_value(join, c == 0u, v[m], vs[c][m]);
-            }
-            float r = recip(join.l);
-            [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = tidy(mul(v[m], r));
+        Join join;
+        [[dont_unroll]] for (uint c = 0u; c <= last; c++, at += stride) {
+            join_next(join, c == 0u, x.v[at + HEAD_DIM], x.v[at + HEAD_DIM + 1u]);
+            [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = join_value(join, c == 0u, v[m], x.v[at + element(w, m) % HEAD_DIM]);
         }
-        put_act(w, w < words, v);
+        float r = recip(join.l);
+        [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = tidy(mul(v[m], r));
+        put_act(w0 + gl_LocalInvocationIndex, w0 + gl_LocalInvocationIndex < words, v);
     }
 }
 
+// The next words are loaded while those before are made.
 void row_in() {
-    uint words = word(NB) * 16u;
+    uint words = word(NB) * 16u, w = gl_LocalInvocationIndex;
     Floats x = Floats(address(X));
-    [[dont_unroll]] for (uint w0 = gl_LocalInvocationIndex; w0 < words + gl_LocalInvocationIndex; w0 += 3u * LOCAL) {
-        float v[3][4];
-        [[unroll]] for (uint i = 0u; i < 3u; i++)
-            [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = x.v[element(min(w0 + i * LOCAL, words - 1u), m)];
-        [[unroll]] for (uint i = 0u; i < 3u; i++) put_act(w0 + i * LOCAL, w0 + i * LOCAL < words, v[i]);
+    float v[4], next[4];
+    [[unroll]] for (uint m = 0u; m < 4u; m++) next[m] = x.v[element(min(w, words - 1u), m)];
+    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
+        v = next;
+        [[unroll]] for (uint m = 0u; m < 4u; m++) next[m] = x.v[element(min(w + LOCAL, words - 1u), m)];
+        put_act(w, w < words, v);
+        w += LOCAL;
     }
 }

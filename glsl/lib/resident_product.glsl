@@ -1,8 +1,7 @@
 // A product of one token. Rows are taken in units of 16, with SILU of gates and of
-// the ups that belong to them. 64 invocations take one slice of a unit: a quarter of
-// the slice's blocks of one row each. runtime/ref/mul_mat_q2_0.go
-const uint UNIT = 16u, TEAM = 64u, TEAMS = LOCAL / TEAM, QUARTER = SLICE / 4u;
-const uint AHEAD = 2u; // slices that an invocation has under way
+// the ups that belong to them. 32 invocations take one slice of a unit: half of the
+// slice's blocks of one row each. runtime/ref/mul_mat_q2_0.go
+const uint UNIT = 16u, TEAM = 32u, TEAMS = LOCAL / TEAM, HALF = SLICE / 2u;
 
 // Units of this workgroup.
 uint first_unit() { return gl_WorkGroupID.x * word(UNITS) + min(gl_WorkGroupID.x, word(MORE)); }
@@ -13,50 +12,43 @@ bool silus() { return (word(FLAGS) & SILU) != 0u; }
 // Slices of a unit: with SILU, those of the ups follow those of the gates.
 uint unit_slices() { return word(SLICES) << uint(silus()); }
 
-// A team's walk over the slices of the workgroup's units, AHEAD of them at once.
+// A team's walk over the slices of the workgroup's units, the next one under way.
 // Slice i is slice i % unit_slices() of unit i / unit_slices().
-uint walk_at;
-uvec4 codes_next[AHEAD * QUARTER];
-uvec2 scales_next[AHEAD];
+uvec4 codes_next[HALF];
+uvec2 scales_next;
 
-uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 4u; }
-uint quarter() { return gl_LocalInvocationIndex % 4u; }
+uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 2u; }
+uint side() { return gl_LocalInvocationIndex % 2u; }
 
 // The unit of slice i; exact for i * unit_slices() < 2^18.
 uint unit_of(uint i) { return i * word(PER) >> 18; }
 
-// Loads the next AHEAD slices of the walk.
-void load() {
-    uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb), total = count_units() * per;
-    WeightQuads codes = WeightQuads(address(CODES));
-    WeightPairs scales = WeightPairs(address(SCALES));
-    [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-        if (walk_at < total) {
-            uint unit = unit_of(walk_at), slice = walk_at - unit * per, row = min((first_unit() + unit) * UNIT + row_in_unit(), rows - 1u);
-            if (slice >= slices) {
-                slice -= slices;
-                row += rows;
-            }
-            uint b = slice * SLICE + quarter() * QUARTER, at = row / GROUP * nb * GROUP + row % GROUP;
-            [[unroll]] for (uint e = 0u; e < QUARTER; e++) codes_next[i * QUARTER + e] = codes.v[at + min(b + e, nb - 1u) * GROUP];
-            scales_next[i] = scales.v[row / GROUP * fours * GROUP + row % GROUP + min((b >> SHARE) / 4u, fours - 1u) * GROUP];
+// Loads this invocation's blocks of slice i, if there is one.
+void load(uint i) {
+    uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb);
+    if (i < count_units() * per) {
+        uint unit = unit_of(i), slice = i - unit * per, row = min((first_unit() + unit) * UNIT + row_in_unit(), rows - 1u);
+        if (slice >= slices) {
+            slice -= slices;
+            row += rows;
         }
-        walk_at += TEAMS;
+        uint b = slice * SLICE + side() * HALF, at = row / GROUP * nb * GROUP + row % GROUP;
+        WeightQuads codes = WeightQuads(address(CODES));
+        [[unroll]] for (uint e = 0u; e < HALF; e++) codes_next[e] = codes.v[at + min(b + e, nb - 1u) * GROUP];
+        WeightPairs scales = WeightPairs(address(SCALES));
+        scales_next = scales.v[row / GROUP * fours * GROUP + row % GROUP + min((b >> SHARE) / 4u, fours - 1u) * GROUP];
     }
 }
 
-// Brings the first slices of a product under way.
-void begin() {
-    walk_at = gl_LocalInvocationIndex / TEAM;
-    load();
-}
+// Brings the first slice of a product under way.
+void begin() { load(gl_LocalInvocationIndex / TEAM); }
 
-// The sum of a slice, in the last of the four invocations that have a quarter each.
+// The sum of a slice, in the second of the two invocations that have a half each.
 // Blocks beyond the end of a row add +0, which changes no sum.
-float slice_sum(uint slice, uvec4 codes[QUARTER], uvec2 scales) {
-    float t[QUARTER], sum = 0.0;
-    [[unroll]] for (uint e = 0u; e < QUARTER; e++) {
-        uint b = slice * SLICE + quarter() * QUARTER + e, inside = min(b, word(NB) - 1u);
+float slice_sum(uint slice, uvec4 codes[HALF], uvec2 scales) {
+    float t[HALF], sum = 0.0;
+    [[unroll]] for (uint e = 0u; e < HALF; e++) {
+        uint b = slice * SLICE + side() * HALF + e, inside = min(b, word(NB) - 1u);
         int c[4];
         [[unroll]] for (uint j = 0u; j < 4u; j++) {
             uvec4 v = acts[inside * 4u + j];
@@ -68,12 +60,9 @@ float slice_sum(uint slice, uvec4 codes[QUARTER], uvec2 scales) {
         if (b > inside) t[e] = 0.0;
         sum = add(sum, t[e]);
     }
-    [[unroll]] for (uint i = 1u; i < 4u; i++) {
-        float below = from_below(sum);
-        [[unroll]] for (uint e = 0u; e < QUARTER; e++) below = add(below, t[e]);
-        if (quarter() == i) sum = below;
-    }
-    return sum;
+    float below = from_below(sum);
+    [[unroll]] for (uint e = 0u; e < HALF; e++) below = add(below, t[e]);
+    return below;
 }
 
 float row_sum(uint first) {
@@ -93,21 +82,15 @@ void product() {
     Floats y = Floats(address(OUT));
     for (uint from = 0u; from < total; from += most) { // whole units
         uint end = min(total, from + most);
-        [[dont_unroll]] for (uint done = from; done < end; done += AHEAD * TEAMS) {
-            uvec4 codes[AHEAD * QUARTER] = codes_next;
-            uvec2 scales[AHEAD] = scales_next;
-            load();
-            [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-                if (done + i * TEAMS < end) { // for all teams
-                    uint at = done + i * TEAMS + lane / TEAM, slice = at - unit_of(at) * per;
-                    uvec4 mine[QUARTER];
-                    [[unroll]] for (uint e = 0u; e < QUARTER; e++) mine[e] = codes[i * QUARTER + e];
-                    float sum = slice_sum(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), mine, scales[i]);
-                    if (quarter() == 3u && at < end) {
-                        uint cell = (at - from) * UNIT + row_in_unit();
-                        room[cell / 4u][cell % 4u] = sum;
-                    }
-                }
+        [[dont_unroll]] for (uint done = from; done < end; done += TEAMS) { // in step, for those without subgroups
+            uvec4 codes[HALF] = codes_next;
+            uvec2 scales = scales_next;
+            uint at = done + lane / TEAM, slice = at - unit_of(at) * per;
+            load(at + TEAMS);
+            float sum = slice_sum(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), codes, scales);
+            if (side() == 1u && at < end) {
+                uint cell = (at - from) * UNIT + row_in_unit();
+                room[cell / 4u][cell % 4u] = sum;
             }
         }
         barrier();

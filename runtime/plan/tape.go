@@ -350,7 +350,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, local/64*2), (1<<18+slices-1)/slices
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, local/32), (1<<18+slices-1)/slices
 		}
 	}
 	return t
