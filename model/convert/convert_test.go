@@ -311,3 +311,46 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
+
+// Rows of the embedding beyond the tokens get names that no text gives; more tokens
+// than rows are refused, and so is a special token that is none.
+func TestVocabulary(t *testing.T) {
+	dir := t.TempDir()
+	data, err := os.ReadFile("../../testdata/sprig/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := func(config string) {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "tokenizer.json"), data, 0o644),
+			os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(config), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(kvs []gguf.KV, key string) any {
+		i := slices.IndexFunc(kvs, func(kv gguf.KV) bool { return kv.Key == key })
+		if i < 0 {
+			return nil
+		}
+		return kvs[i].Value
+	}
+	save(`{"eos_token": {"content": "<|im_end|>"}, "pad_token": null, "chat_template": [{"name": "other", "template": "a"}, {"name": "default", "template": "b"}]}`)
+	m := &Model{}
+	kvs, err := m.vocabulary(dir, &config{Vocab: 2050, EOS: ids{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _ := get(kvs, "tokenizer.ggml.tokens").([]string)
+	types, _ := get(kvs, "tokenizer.ggml.token_type").([]int32)
+	eos, _ := get(kvs, "tokenizer.ggml.eos_token_id").(uint32)
+	if len(tokens) != 2050 || tokens[2049] != "[PAD2049]" || types[2049] != 5 || tokens[eos] != "<|im_end|>" ||
+		get(kvs, "tokenizer.chat_template") != "b" || get(kvs, "tokenizer.ggml.padding_token_id") != nil {
+		t.Errorf("%d tokens, the last %q, EOS %d, template %v", len(tokens), tokens[len(tokens)-1], eos, get(kvs, "tokenizer.chat_template"))
+	}
+	if _, err := m.vocabulary(dir, &config{Vocab: 2000}); err == nil || !strings.Contains(err.Error(), "2048 tokens for a vocab_size of 2000") {
+		t.Errorf("a small embedding: %v", err)
+	}
+	save(`{"eos_token": "<|nothing|>"}`)
+	if _, err := m.vocabulary(dir, &config{Vocab: 2048}); err == nil || !strings.Contains(err.Error(), `no token "<|nothing|>"`) {
+		t.Errorf("an unknown token: %v", err)
+	}
+}
