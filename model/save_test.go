@@ -2,7 +2,10 @@ package model
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -269,3 +272,46 @@ func TestFit(t *testing.T) {
 }
 
 func testHeap(bytes uint64) runtime.Test { return runtime.Test{Caps: plan.Caps{Heap: bytes}} }
+
+// Whatever a file says, with a right checksum too, a session comes of it that can be
+// used, or an error, and no memory is lost.
+func FuzzRestore(f *testing.F) {
+	m, err := OpenBytes(context.Background(), "small", first(f).file(f), Options{Executor: ref.New(), Context: 128})
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer m.Close()
+	for _, n := range []int{0, 3, 64, 70} {
+		s, err := m.NewSession()
+		if err != nil {
+			f.Fatal(err)
+		}
+		s.Note = []byte("note")
+		if n > 0 {
+			if _, err := s.Eval(context.Background(), noise(n), false); err != nil {
+				f.Fatal(err)
+			}
+		}
+		var b bytes.Buffer
+		if err := s.Save(&b); err != nil {
+			f.Fatal(err)
+		}
+		s.Close()
+		f.Add(b.Bytes()[:b.Len()-sha256.Size])
+	}
+	room := m.Room()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sum := sha256.Sum256(data)
+		s, err := m.Restore(io.MultiReader(bytes.NewReader(data), bytes.NewReader(sum[:])))
+		if err == nil {
+			// The keys and values may be anything, and make numbers that are not finite.
+			if _, err := s.Eval(t.Context(), noise(2), false); err != nil && !errors.Is(err, graph.ErrNonFinite) && !errors.Is(err, ErrContextFull) {
+				t.Error(err)
+			}
+			s.Close()
+		}
+		if now := m.Room(); now != room {
+			t.Errorf("room before %+v, after %+v", room, now)
+		}
+	})
+}
