@@ -1,8 +1,8 @@
 #version 450
 #include "tern.glsl"
 #include "cache.glsl"
-// Attention for many queries: 32 tokens of one head a workgroup, 4 tokens x 4
-// positions and then 4 tokens x 8 dimensions an invocation, in the orders of
+// Attention for many queries: 16 tokens of one head a workgroup, 2 tokens x 4
+// positions and then 2 tokens x 8 dimensions an invocation, in the orders of
 // runtime/ref/attention.go
 layout(local_size_x = 128) in;
 layout(constant_id = 3) const uint SHARE = 1u; // query heads per kv head
@@ -16,14 +16,14 @@ layout(push_constant) uniform P { uint n, q_stride, positions, tables, v_base; }
 #include "chunk_q.glsl"
 #endif
 
-const uint TOKENS = 32u, EIGHTS = HEAD_DIM / 8u;
+const uint TOKENS = 16u, MANY = 128u / TOKENS, EIGHTS = HEAD_DIM / 8u;
 const uint MINE = (EIGHTS + 15u) / 16u; // eights of dimensions of an invocation
 shared vec4 query[TOKENS * HEAD_DIM / 4u]; // [dim / 4][token]
-shared vec4 weight[PAGE * TOKENS / 4u];    // [position][token]
-shared float exponent[TOKENS], sum_[TOKENS], top[4u * TOKENS];
+shared vec2 weight[PAGE * TOKENS / 2u];    // [position][token]
+shared float exponent[TOKENS], sum_[TOKENS], top[128];
 shared uint pos[TOKENS], table[TOKENS];
 
-float weight_at(uint j, uint t) { return weight[j * (TOKENS / 4u) + t / 4u][t % 4u]; }
+float weight_at(uint j, uint t) { return weight[j * (TOKENS / 2u) + t / 2u][t % 2u]; }
 
 void main() {
     uint h = group_x(), t0 = gl_WorkGroupID.y * TOKENS, lane = gl_LocalInvocationIndex;
@@ -42,14 +42,14 @@ void main() {
     for (uint first = 0u; first < count;) {
         uint end = first, last = 0u, pages = table[first];
         for (; end < count && table[end] == pages; end++) last = max(last, pos[end]);
-        Join join[4];
-        vec4 o[4][MINE][2];
-        [[unroll]] for (uint i = 0u; i < 4u; i++) join[i] = Join(0.0, 1.0, 0.0, 0.0);
+        Join join[2];
+        vec4 o[2][MINE][2];
+        [[unroll]] for (uint i = 0u; i < 2u; i++) join[i] = Join(0.0, 1.0, 0.0, 0.0);
         for (uint c = 0u; c * PAGE <= last; c++) {
             uint page = batch[pages + c];
-            // Scores of tokens 4 ly .. + 3 at positions lx + 16 i.
-            float s[4][4];
-            [[unroll]] for (uint t = 0u; t < 4u; t++) [[unroll]] for (uint i = 0u; i < 4u; i++) s[t][i] = 0.0;
+            // Scores of tokens 2 ly, + 1 at positions lx + 16 i.
+            float s[2][4];
+            [[unroll]] for (uint t = 0u; t < 2u; t++) [[unroll]] for (uint i = 0u; i < 4u; i++) s[t][i] = 0.0;
 #ifndef QUANTIZED
             uint at = key_word(page, head, lx, 0u) / 4u;
             uvec4 k[4], next[4];
@@ -73,8 +73,8 @@ void main() {
 #else
                     [[unroll]] for (uint i = 0u; i < 4u; i++) key[i] = vec4(f32_of(k[i][2u * e]), f32_of(k[i][2u * e + 1u]));
 #endif
-                    [[unroll]] for (uint t = 0u; t < 4u; t++) {
-                        vec4 v = query[(2u * d + e) * TOKENS + 4u * ly + t];
+                    [[unroll]] for (uint t = 0u; t < 2u; t++) {
+                        vec4 v = query[(2u * d + e) * TOKENS + 2u * ly + t];
                         [[unroll]] for (uint i = 0u; i < 4u; i++)
                             s[t][i] = mac(mac(mac(mac(s[t][i], v.x, key[i].x), v.y, key[i].y), v.z, key[i].z), v.w, key[i].w);
                     }
@@ -82,23 +82,24 @@ void main() {
             }
             barrier(); // the weights of the chunk before are used up
             [[unroll]] for (uint i = 0u; i < 4u; i++)
-                weight[(lx + 16u * i) * (TOKENS / 4u) + ly] = vec4(s[0][i], s[1][i], s[2][i], s[3][i]);
+                weight[(lx + 16u * i) * (TOKENS / 2u) + ly] = vec2(s[0][i], s[1][i]);
             barrier();
-            // Four invocations a token: its exponent and weights.
-            uint t = lane / 4u, part = lane % 4u;
+            // MANY invocations a token: its exponent and weights.
+            const uint SPAN = PAGE / MANY;
+            uint t = lane / MANY, part = lane % MANY;
             uint live = t >= first && t < end && pos[t] >= c * PAGE ? min(PAGE, pos[t] + 1u - c * PAGE) : 0u;
             float m = weight_at(0u, t);
-            for (uint j = part * 16u; j < min(live, part * 16u + 16u); j++) {
+            [[unroll]] for (uint j = part * SPAN; j < part * SPAN + SPAN; j++) {
                 float v = weight_at(j, t);
-                m = v > m ? v : m;
+                m = j < live && v > m ? v : m;
             }
             top[lane] = m;
             barrier();
-            [[unroll]] for (uint i = 0u; i < 4u; i++) m = top[4u * t + i] > m ? top[4u * t + i] : m;
+            [[unroll]] for (uint i = 0u; i < MANY; i++) m = top[MANY * t + i] > m ? top[MANY * t + i] : m;
             float e = tidy(roundEven(m)); // +0, not -0
-            for (uint j = part * 16u; j < part * 16u + 16u; j++) {
+            [[unroll]] for (uint j = part * SPAN; j < part * SPAN + SPAN; j++) {
                 float v = j < live ? round13(exp2_(sub(weight_at(j, t), e))) : 0.0;
-                weight[j * (TOKENS / 4u) + t / 4u][t % 4u] = v;
+                weight[j * (TOKENS / 2u) + t / 2u][t % 2u] = v;
             }
             if (part == 0u) exponent[t] = e;
             barrier();
@@ -111,10 +112,10 @@ void main() {
                 }
                 sum_[lane] = tidy(l);
             }
-            // Values of tokens 4 ly .. + 3, dimensions 8 (lx + 16 k) .. + 7.
+            // Values of tokens 2 ly, + 1, dimensions 8 (lx + 16 k) .. + 7.
             uint positions_ = min(PAGE, last + 1u - c * PAGE);
-            vec4 p[4][MINE][2];
-            [[unroll]] for (uint i = 0u; i < 4u; i++) [[unroll]] for (uint k = 0u; k < MINE; k++) p[i][k][0] = p[i][k][1] = vec4(0.0);
+            vec4 p[2][MINE][2];
+            [[unroll]] for (uint i = 0u; i < 2u; i++) [[unroll]] for (uint k = 0u; k < MINE; k++) p[i][k][0] = p[i][k][1] = vec4(0.0);
             [[unroll]] for (uint k = 0u; k < MINE; k++) {
                 uint eight = lx + 16u * k;
                 if (eight >= EIGHTS) break;
@@ -134,8 +135,8 @@ void main() {
 #endif
                     }
                     [[unroll]] for (uint j = 0u; j < 4u; j++) {
-                        vec4 w = weight[(j0 + j) * (TOKENS / 4u) + ly];
-                        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+                        vec2 w = weight[(j0 + j) * (TOKENS / 2u) + ly];
+                        [[unroll]] for (uint i = 0u; i < 2u; i++) {
                             p[i][k][0] = fma(vec4(w[i]), v[j][0], p[i][k][0]); // exact products
                             p[i][k][1] = fma(vec4(w[i]), v[j][1], p[i][k][1]);
                         }
@@ -143,8 +144,8 @@ void main() {
                 }
             }
             barrier();
-            [[unroll]] for (uint i = 0u; i < 4u; i++) {
-                uint t = 4u * ly + i;
+            [[unroll]] for (uint i = 0u; i < 2u; i++) {
+                uint t = 2u * ly + i;
                 if (t >= first && t < end && pos[t] >= c * PAGE) {
                     join_next(join[i], c == 0u, exponent[t], sum_[t]);
                     [[unroll]] for (uint k = 0u; k < MINE; k++)
@@ -153,8 +154,8 @@ void main() {
                 }
             }
         }
-        [[unroll]] for (uint i = 0u; i < 4u; i++) {
-            uint t = 4u * ly + i;
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            uint t = 2u * ly + i;
             if (t < first || t >= end) continue;
             float r = recip(join[i].l);
             [[unroll]] for (uint k = 0u; k < MINE; k++) {

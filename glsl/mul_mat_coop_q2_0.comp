@@ -3,6 +3,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
 #include "tern.glsl"
 #include "q2_0.glsl"
 #define ACT 2
@@ -33,7 +34,8 @@ const uint UNIT = CK == 8 ? 8u : 16u;
 const uint PITCH = (64u * BLOCKS + 16u) / UNIT; // a staged row: its bytes, and 16 against bank conflicts
 shared Unit w_stage[2u * ROWS * PITCH];
 shared Unit a_stage[2u * TOKENS * PITCH];
-shared float w_scale[2u * BLOCKS * ROWS], a_scale[2u * BLOCKS * TOKENS];
+shared float w_scale[2u * BLOCKS * ROWS];
+shared vec2 a_scale[BLOCKS * TOKENS];
 
 #define MI (ROWS / SR / CM)   // matrices of a subgroup on rows
 #define NI (TOKENS / ST / CM) // and on tokens
@@ -102,11 +104,44 @@ void store(uint stage) {
     [[unroll]] for (uint j = 0u; j < (SQ + LOCAL - 1) / LOCAL; j++) {
         uint i = j * LOCAL + lane;
         if (i < ROWS * BLOCKS) w_scale[stage * BLOCKS * ROWS + i] = next_scale[j];
-        else if (i < SQ) a_scale[stage * BLOCKS * TOKENS + i - ROWS * BLOCKS] = next_scale[j];
+        else if (i < SQ) {
+            uint t = stage * BLOCKS * TOKENS + i - ROWS * BLOCKS;
+            a_scale[t / 2u][t % 2u] = next_scale[j];
+        }
     }
 }
 
 FMat total[MI][NI], slice[MI][NI];
+
+// Element f of the sums is in row cell_row + 8 * (f / 2 % 2) and column cell_col + f % 2 +
+// 8 * (f / 4) of a matrix, where known: then few scales need to be read.
+bool known;
+uint cell_row, cell_col;
+
+// Finds out where the elements are, from the numbers of rows and columns in w_scale
+// and a_scale.
+void find() {
+    uint lane = gl_LocalInvocationIndex;
+    if (lane < CM) {
+        w_scale[lane] = float(lane);
+        a_scale[lane / 2u][lane % 2u] = float(lane);
+    }
+    barrier();
+    FMat row, col;
+    coopMatLoad(row, w_scale, 0u, 0u, gl_CooperativeMatrixLayoutColumnMajor);
+    coopMatLoad(col, a_scale, 0u, 0u, gl_CooperativeMatrixLayoutRowMajor);
+    cell_row = uint(row[0]);
+    cell_col = uint(col[0]);
+    bool fits = row.length() == 8 && cell_col % 2u == 0u;
+    [[unroll]] for (int f = 0; f < 8; f++)
+        fits = fits && f < row.length() && row[f] == float(cell_row + 8u * uint(f / 2 % 2)) && col[f] == float(cell_col + uint(f % 2 + f / 4 * 8));
+    known = subgroupAll(fits);
+    barrier();
+}
+
+void add_term(uint i, uint j, int f, int c, float scale) {
+    slice[i][j][f] = add(slice[i][j][f], mul(sub(intBitsToFloat(c), 12582912.0), scale));
+}
 
 // The terms of block e of a stage, which is block b of the row.
 void block(uint stage, uint e, uint b, uint m0, uint n0) {
@@ -122,17 +157,28 @@ void block(uint stage, uint e, uint b, uint m0, uint n0) {
             coopMatLoad(x[j], a_stage, (stage * TOKENS + n0 + j * CM) * PITCH + at, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
         [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) c[i][j] = coopMatMulAdd(w[i], x[j], c[i][j]);
     }
-    FMat xs[NI];
-    [[unroll]] for (uint j = 0u; j < NI; j++)
-        coopMatLoad(xs[j], a_scale, (stage * BLOCKS + e) * TOKENS + n0 + j * CM, 0u, gl_CooperativeMatrixLayoutRowMajor);
-    [[unroll]] for (uint i = 0u; i < MI; i++) {
-        FMat ws;
-        coopMatLoad(ws, w_scale, (stage * BLOCKS + e) * ROWS + m0 + i * CM, 0u, gl_CooperativeMatrixLayoutColumnMajor);
-        [[unroll]] for (uint j = 0u; j < NI; j++)
-            [[unroll]] for (int f = 0; f < slice[i][j].length(); f++) {
-                float v = sub(intBitsToFloat(c[i][j][f]), 12582912.0);
-                slice[i][j][f] = add(slice[i][j][f], mul(v, mul(ws[f], xs[j][f])));
+    uint w_at = (stage * BLOCKS + e) * ROWS + m0, x_at = (stage * BLOCKS + e) * TOKENS + n0;
+    if (CM == 16 && known) {
+        vec4 xs[NI];
+        [[unroll]] for (uint j = 0u; j < NI; j++) {
+            uint at = (x_at + j * CM + cell_col) / 2u;
+            xs[j] = vec4(a_scale[at], a_scale[at + 4u]);
+        }
+        [[unroll]] for (uint i = 0u; i < MI; i++) {
+            vec2 ws = vec2(w_scale[w_at + i * CM + cell_row], w_scale[w_at + i * CM + cell_row + 8u]);
+            [[unroll]] for (uint j = 0u; j < NI; j++)
+                [[unroll]] for (int f = 0; f < 8; f++) add_term(i, j, f, c[i][j][f], mul(ws[f / 2 % 2], xs[j][f % 2 + f / 4 * 2]));
+        }
+    } else {
+        [[unroll]] for (uint j = 0u; j < NI; j++) {
+            FMat xs;
+            coopMatLoad(xs, a_scale, (x_at + j * CM) / 2u, 0u, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0u; i < MI; i++) {
+                FMat ws;
+                coopMatLoad(ws, w_scale, w_at + i * CM, 0u, gl_CooperativeMatrixLayoutColumnMajor);
+                [[unroll]] for (int f = 0; f < slice[i][j].length(); f++) add_term(i, j, f, c[i][j][f], mul(ws[f], xs[f]));
             }
+        }
     }
     if (b % SLICE == SLICE - 1u || b + 1u == nb) {
         [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) {
@@ -148,6 +194,9 @@ void main() {
         total[i][j] = FMat(0.0);
         slice[i][j] = FMat(0.0);
     }
+#if CM == 16
+    find();
+#endif
     load(0u);
     store(0u);
     barrier();
