@@ -127,7 +127,6 @@ func (s *Server) chatTasks(r *chatRequest, client string) ([]*task, error) {
 		}
 		if forced {
 			t.answer.Mark(chat.CallOpens)
-			t.check = nil
 		}
 		list = append(list, t)
 	}
@@ -150,18 +149,18 @@ func (r *chatRequest) kwargs() map[string]any {
 }
 
 // forceCall makes the prompt open a call, and returns the grammar of one.
-func (s *Server) forceCall(p *prompt, schema json.RawMessage) (*constraint, error) {
+func (s *Server) forceCall(p *prompt, functions []constrain.Function) (*constraint, error) {
 	opens := s.mark(chat.CallOpens)
 	if opens < 0 {
 		return nil, invalid("tool_choice", "tool_choice: this model's vocabulary has no %s", chat.CallOpens)
 	}
 	s.closeThought(p)
 	p.ids = append(append(p.ids, opens), s.tokens.Encode("\n", token.Options{})...)
-	c, err := s.schemas.get(schema)
+	g, err := constrain.Calls(functions)
 	if err != nil {
 		return nil, invalid("tools", "tools: %v", err)
 	}
-	return c, nil
+	return &constraint{grammar: g}, nil
 }
 
 // chatCompletions answers POST /v1/chat/completions.

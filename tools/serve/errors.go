@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/tools/serve/constrain"
 	"github.com/ternvk/tern/tools/serve/sched"
 )
 
@@ -45,6 +46,8 @@ func asAPIError(err error) *apiError {
 		return &apiError{http.StatusServiceUnavailable, "unavailable_error", "", "busy", err.Error()}
 	case errors.Is(err, sched.ErrClosed):
 		return &apiError{http.StatusServiceUnavailable, "unavailable_error", "", "shutting_down", err.Error()}
+	case errors.Is(err, constrain.ErrComplex):
+		return invalid("response_format", "%v", err)
 	case errors.Is(err, graph.ErrDeviceLost), errors.Is(err, graph.ErrOutOfMemory):
 		return &apiError{http.StatusServiceUnavailable, "server_error", "", "device", err.Error()}
 	}

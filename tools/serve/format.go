@@ -88,9 +88,9 @@ func (c *schemaCache) get(schema json.RawMessage) (*constraint, error) {
 
 // toolChoice is what a request says of tools.
 type toolChoice struct {
-	shown  json.RawMessage // to the template; nil: none
-	tools  chat.Tools      // that an answer may call; nil: none
-	forced json.RawMessage // the schema of a call that must be made; nil: none must
+	shown  json.RawMessage      // to the template; nil: none
+	tools  chat.Tools           // that an answer may call; nil: none
+	forced []constrain.Function // of which one must be called; nil: none must
 }
 
 // readToolChoice reads tools and tool_choice.
@@ -132,32 +132,15 @@ func readToolChoice(tools, choice json.RawMessage) (c toolChoice, err error) {
 	}
 	c.shown = tools
 	if mode == "required" {
-		var calls []any
 		for _, t := range list {
 			if name == "" || t.Function.Name == name {
 				parameters := t.Function.Parameters
-				if len(parameters) == 0 || string(parameters) == "null" {
-					parameters = json.RawMessage(`{"type": "object"}`)
+				if string(parameters) == "null" {
+					parameters = nil
 				}
-				calls = append(calls, map[string]any{
-					"type": "object", "required": []string{"name", "arguments"}, "additionalProperties": false,
-					"properties": orderedCall{t.Function.Name, parameters},
-				})
+				c.forced = append(c.forced, constrain.Function{Name: t.Function.Name, Parameters: parameters})
 			}
 		}
-		c.forced = encode(map[string]any{"anyOf": calls})
 	}
 	return c, nil
-}
-
-// orderedCall is the properties of a call, the name first.
-type orderedCall struct {
-	name       string
-	parameters json.RawMessage
-}
-
-// MarshalJSON implements json.Marshaler.
-func (c orderedCall) MarshalJSON() ([]byte, error) {
-	name := encode(map[string]string{"const": c.name})
-	return []byte(`{"name": ` + string(name) + `, "arguments": ` + string(c.parameters) + `}`), nil
 }

@@ -15,6 +15,7 @@ type automaton struct {
 	frame  map[frame]int32
 	states []*state
 	state  map[string]int32
+	work   int // stacks gathered for the present token
 	err    error
 }
 
@@ -35,14 +36,18 @@ const (
 	dead    = -1
 )
 
-// Bounds of what an automaton remembers, and of a single set.
+// Bounds of what an automaton remembers between two tokens, and of what it does for
+// one: stacks that are gathered at a time and in all, and states.
 const (
 	maxStates = 4096
 	maxFrames = 1 << 18
 	maxStacks = 2048
+	maxWork   = 1 << 22
+	maxNew    = 1 << 16
 )
 
-var errComplex = errors.New("the grammar is too ambiguous to be followed")
+// ErrComplex is the error of a grammar that takes too much work to follow.
+var ErrComplex = errors.New("the grammar is too ambiguous to be followed")
 
 func newAutomaton(g *Grammar) (*automaton, int32, error) {
 	a := &automaton{g: g}
@@ -91,8 +96,9 @@ func (c *closure) add(f frame) {
 	if c.seen[id] {
 		return
 	}
-	if c.seen[id] = true; len(c.seen) > maxStacks {
-		a.err = errComplex
+	c.seen[id] = true
+	if a.work++; len(c.seen) > maxStacks || a.work > maxWork || len(a.states) > maxStates+maxNew {
+		a.err = ErrComplex
 		return
 	}
 	if !s.isRule() {
@@ -145,9 +151,10 @@ func (a *automaton) step(from int32, b byte) int32 {
 	return s.next[b]
 }
 
-// compact forgets all but one state, when too much is remembered. It returns the
-// state's new number.
+// compact prepares for the next token: it forgets all but one state, when too much is
+// remembered. It returns the state's new number.
 func (a *automaton) compact(at int32) int32 {
+	a.work = 0
 	if len(a.states) <= maxStates && len(a.frames) <= maxFrames {
 		return at
 	}

@@ -144,6 +144,56 @@ func TestRefusedSchemas(t *testing.T) {
 	}
 }
 
+// A call is an object with the name of a function and arguments of its schema, whose
+// references are its own.
+func TestCalls(t *testing.T) {
+	g, err := Calls([]Function{
+		{"a", json.RawMessage(`{"$defs": {"n": {"type": "integer"}}, "type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]}`)},
+		{"b", json.RawMessage(`{"$defs": {"n": {"type": "null"}}, "type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]}`)},
+		{"c", nil},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		`{"name": "a", "arguments": {"n": 3}}`:      true,
+		`{"name":"b","arguments":{"n":null}}`:       true,
+		`{"name": "c", "arguments": {"any": [1]}}`:  true,
+		`{"name": "a", "arguments": {"n": null}}`:   false,
+		`{"name": "d", "arguments": {}}`:            false,
+		`{"name": "c"}`:                             false,
+		`{"name": "c", "arguments": {}, "more": 1}`: false,
+	} {
+		if obeys(t, g, text) != want {
+			t.Errorf("%s: taken %v", text, !want)
+		}
+	}
+	if _, err := Calls([]Function{{"a", json.RawMessage(`{"type": "array", "uniqueItems": true}`)}}); err == nil || !strings.Contains(err.Error(), "uniqueItems") {
+		t.Error(err)
+	}
+}
+
+// A grammar that makes too much work fails its answer, soon.
+func TestTooMuchWork(t *testing.T) {
+	v, tok := vocabulary(t)
+	g, err := ParseGBNF("root ::= [a-z]{0,500} [a-z]{0,500} [a-z]{0,500} [a-z]{0,500}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := v.Start(g, Options{-1, -1})
+	for range 600 {
+		if err != nil {
+			break
+		}
+		if err = guide.Mask(make([]float32, tok.Len())); err == nil {
+			err = guide.Accept(tok.Encode("a", token.Options{})[0])
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "ambiguous") {
+		t.Error(err)
+	}
+}
+
 func TestGBNF(t *testing.T) {
 	for _, c := range []struct{ grammar, good, bad string }{
 		{`root ::= "yes" | "no"`, "yes|no", "|maybe|ye"},

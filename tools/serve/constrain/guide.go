@@ -142,6 +142,9 @@ func (c *Guide) allow() []uint64 {
 			}
 			path = append(path, at)
 		}
+		if a.err != nil {
+			return nil
+		}
 		if at != dead {
 			set(id)
 		}

@@ -32,34 +32,66 @@ const maxSchema = 256 << 10
 // refused). Objects have their properties in the order of the schema; others they
 // have only if the schema asks for them.
 func ParseSchema(data json.RawMessage) (*Schema, error) {
+	full, root, err := readSchema(data)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	p := &schemaParser{jsonRules: newJSONRules(), root: root, refs: map[string]symbol{}}
+	g, err := p.grammar(concat(p.space, p.schema("#", root)))
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return &Schema{g, full}, nil
+}
+
+// readSchema reads a schema, and makes sure that it is one.
+func readSchema(data json.RawMessage) (*jsonschema.Schema, any, error) {
 	if len(data) > maxSchema {
-		return nil, fmt.Errorf("a schema of %d bytes, at most %d", len(data), maxSchema)
+		return nil, nil, fmt.Errorf("it has %d bytes, at most %d", len(data), maxSchema)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+		return nil, nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	c.AssertFormat()
 	const name = "urn:schema"
-	if err = c.AddResource(name, doc); err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, nil, err
 	}
-	s := &Schema{}
-	if s.full, err = c.Compile(name); err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+	full, err := c.Compile(name)
+	if err != nil {
+		return nil, nil, err
 	}
 	root, err := decodeOrdered(data)
-	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+	return full, root, err
+}
+
+// Function is a tool that may be called.
+type Function struct {
+	Name       string
+	Parameters json.RawMessage // their schema; nil: any object
+}
+
+// Calls is the grammar of a call of one of the functions: an object with name and
+// arguments.
+func Calls(functions []Function) (*Grammar, error) {
+	j := newJSONRules()
+	var list []expr
+	for _, f := range functions {
+		arguments := j.object(nil, j.value())
+		if f.Parameters != nil {
+			_, root, err := readSchema(f.Parameters)
+			if err != nil {
+				return nil, fmt.Errorf("parameters of %s: %w", f.Name, err)
+			}
+			p := &schemaParser{jsonRules: j, root: root, refs: map[string]symbol{}}
+			arguments = p.schema("parameters of "+f.Name+": #", root)
+		}
+		list = append(list, j.object([]property{{"name", j.text(quote(f.Name)), true}, {"arguments", arguments, true}}, nil))
 	}
-	p := &schemaParser{jsonRules: newJSONRules(), root: root, refs: map[string]symbol{}}
-	e := concat(p.space, p.schema("#", root))
-	if s.Grammar, err = p.grammar(e); err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
-	}
-	return s, nil
+	return j.grammar(concat(j.space, j.either(list...)))
 }
 
 // Check reports whether text is what the schema wants.
