@@ -105,7 +105,10 @@ func TestThroughput(t *testing.T) {
 		return float64(total.Load()) / time.Duration(last.Load()).Seconds()
 	}
 	run(1000) // warms up: the shapes of batches
+	steps, inSteps := metric(t, c, "tern_step_seconds_count"), metric(t, c, "tern_step_seconds_sum")
 	with := run(2000)
+	steps, inSteps = metric(t, c, "tern_step_seconds_count")-steps, metric(t, c, "tern_step_seconds_sum")-inSteps
+	t.Logf("%.0f steps, %.2f ms each on the device, %.2f ms in all", steps, 1000*inSteps/steps, 1000*clients*tokens/with/steps)
 	t.Logf("%s on %s: %.0f t/s in batches of %d, %.0f t/s to %d clients, prompts of %d included: %.0f %%",
 		shape, x.Name(), raw, clients, with, clients, prompt, 100*with/raw)
 }
