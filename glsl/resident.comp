@@ -88,18 +88,8 @@ shared vec4 room[ROOM];
 shared uint stop;
 uint pos; // of the token
 
-#ifdef SHUFFLE
-float from_below(float v) { return subgroupShuffleUp(v, 1u); }
-#else
+#ifndef SHUFFLE
 shared float lanes[LOCAL];
-// The value of the invocation before this one; called by all of them.
-float from_below(float v) {
-    uint lane = gl_LocalInvocationIndex;
-    barrier();
-    lanes[lane] = v;
-    barrier();
-    return lanes[lane - min(lane, 1u)];
-}
 #endif
 
 #include "act_word.glsl"

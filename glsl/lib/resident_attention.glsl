@@ -1,8 +1,9 @@
 // Norm and rope of a token's heads (runtime/ref/qkv_rope_cache_f16.go) and attention
 // over chunks (runtime/ref/attention.go). A workgroup serves one kv head at a time:
 // it prepares the queries; the one that has the last chunk writes key and value to
-// the cache. Then each 32 invocations take a chunk: two positions each for the
-// scores, a 32nd of the dimensions each for the values.
+// the cache. Then, of many chunks, each 32 invocations take one (a crew): two positions
+// each for the scores, a 32nd of the dimensions each for the values. Of a few chunks
+// each 128 take one (a squad), half of the queries each 64 of them.
 const uint CREWS = LOCAL / 32u, EIGHTS = HEAD_DIM / 8u, EACH = HEAD_DIM / 32u, WORDS = EACH / 2u;
 const uint NEW = QUERIES * HEAD_DIM / 4u;         // where the new key and value are in room,
 const uint WEIGHTS = NEW + HEAD_DIM / 2u;         // and the weights of the crews: [crew][query][position]
@@ -101,7 +102,7 @@ void store_new(uint page, uint head) {
 }
 
 // One chunk, by a crew; in step with the other crews only where there are no subgroups.
-void attend(uint page, uint head, uint c, bool works) {
+void attend_many(uint page, uint head, uint c, bool works) {
     uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = WEIGHTS + crew * CREW_WEIGHTS;
     uint live = min(PAGE, pos + 1u - c * PAGE);
     float s[QUERIES][2], e[QUERIES];
@@ -180,6 +181,81 @@ void attend(uint page, uint head, uint c, bool works) {
     crew_sync();
 }
 
+const uint SQUADS = LOCAL / 128u, HALF_QUERIES = (QUERIES + 1u) / 2u;
+
+// One chunk, by a squad; all squads in step.
+void attend_few(uint page, uint head, uint c, bool works) {
+    uint squad = gl_LocalInvocationIndex / 128u, j = gl_LocalInvocationIndex % PAGE, side = gl_LocalInvocationIndex / PAGE % 2u;
+    uint weights = WEIGHTS + squad * 4u * CREW_WEIGHTS, live = min(PAGE, pos + 1u - c * PAGE);
+    float s[HALF_QUERIES], e[HALF_QUERIES];
+    Quads keys = Quads(address(Y));
+    [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) s[i] = e[i] = 0.0;
+    if (works) {
+        uint at = key_word(page, head, j, 0u) / 4u;
+        uvec4 k[8], next[8];
+        [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
+        [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
+            k = next;
+            at += d0 + 8u < EIGHTS ? 8u * PAGE : 0u;
+            [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
+            [[unroll]] for (uint d = 0u; d < 8u; d++) {
+                vec2 k0 = f32_of(k[d].x), k1 = f32_of(k[d].y), k2 = f32_of(k[d].z), k3 = f32_of(k[d].w);
+                [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
+                    uint row = min(2u * i + side, QUERIES - 1u) * (HEAD_DIM / 4u) + 2u * (d0 + d);
+                    vec4 a = room[row], b = room[row + 1u];
+                    s[i] = mac(mac(mac(mac(s[i], a.x, k0.x), a.y, k0.y), a.z, k1.x), a.w, k1.y);
+                    s[i] = mac(mac(mac(mac(s[i], b.x, k2.x), b.y, k2.y), b.z, k3.x), b.w, k3.y);
+                }
+            }
+        }
+        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
+            room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? s[i] : -uintBitsToFloat(INF_BITS);
+    }
+    barrier();
+    [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) { // each 32 invocations find the maximum of all 64
+        uint at = weights + (2u * i + side) * (PAGE / 4u), l = j % 32u;
+        float a = room[at + l / 4u][l % 4u], b = room[at + 8u + l / 4u][l % 4u];
+        e[i] = tidy(roundEven(crew_max(b > a ? b : a)));
+    }
+    barrier();
+    if (works) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
+        room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[i], e[i]))) : 0.0;
+    barrier();
+    if (works) {
+        Floats y = Floats(address(OUT));
+        Words values = Words(address(Y));
+        uint stride = HEAD_DIM + 2u, at = word(V_BASE) + value_word(page, head, 0u, 2u * j), sixteens = (live + 15u) / 16u;
+        uint v[16], next[16];
+        vec2 o[HALF_QUERIES];
+        float l[HALF_QUERIES];
+        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
+            o[i] = vec2(0.0);
+            l[i] = 0.0;
+        }
+        [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 2u)]; // weights beyond are +0
+        [[dont_unroll]] for (uint k = 0u; k < sixteens; k++) {
+            v = next;
+            [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(16u * k + 16u + n, live - 1u) * (HEAD_DIM / 2u)];
+            [[unroll]] for (uint f = 0u; f < 4u; f++) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
+                vec4 w = room[weights + (2u * i + side) * (PAGE / 4u) + 4u * k + f];
+                l[i] = add(add(add(add(l[i], w.x), w.y), w.z), w.w);
+                [[unroll]] for (uint n = 0u; n < 4u; n++) o[i] = fma(vec2(w[n]), f32_of(v[4u * f + n]), o[i]); // exact products
+            }
+        }
+        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
+            uint g = 2u * i + side, to = ((head * QUERIES + g) * word(CHUNKS) + c) * stride;
+            if (g < QUERIES) {
+                y.v[to + 2u * j] = tidy(o[i].x);
+                y.v[to + 2u * j + 1u] = tidy(o[i].y);
+                if (j == 0u) {
+                    y.v[to + HEAD_DIM] = e[i];
+                    y.v[to + HEAD_DIM + 1u] = tidy(l[i]);
+                }
+            }
+        }
+    }
+}
+
 void attention() {
     uint groups = gl_NumWorkGroups.x, crew = gl_LocalInvocationIndex / 32u, last = pos / PAGE, pages = batch[tables];
     for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS; head += min(groups, KV_HEADS)) {
@@ -191,8 +267,11 @@ void attention() {
         uint new_page = batch[pages + last];
         prepare_heads(head, fresh);
         if (fresh) store_new(new_page, head);
-        [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
-            attend(page, head, min(c, last), c <= last);
+        if (last < SQUADS * mates) {
+            c = me + gl_LocalInvocationIndex / 128u * mates;
+            attend_few(batch[pages + min(c, last)], head, min(c, last), c <= last);
+        } else [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
+            attend_many(page, head, min(c, last), c <= last);
             c += CREWS * mates;
             if (c <= last) page = batch[pages + c];
         }

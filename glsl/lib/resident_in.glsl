@@ -39,45 +39,45 @@ void tree256() {
 // runtime/ref/rms_norm.go. Workgroups share the writing of x += y, which goes to
 // another place than x, as others still read that.
 void norm_in() {
-    const uint FOURS = HIDDEN / 4u;
+    const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
     uint lane = gl_LocalInvocationIndex;
     bool adds = (word(FLAGS) & ADDS) != 0u, check = (word(FLAGS) & CHECK) != 0u;
     Vectors x = Vectors(address(X)), y = Vectors(address(Y)), x_out = Vectors(address(X_OUT));
-    [[dont_unroll]] for (uint w0 = lane; w0 < FOURS; w0 += 2u * LOCAL) {
-        vec4 v[2], w[2];
-        [[unroll]] for (uint i = 0u; i < 2u; i++) {
-            v[i] = x.v[min(w0 + i * LOCAL, FOURS - 1u)];
-            w[i] = y.v[min(w0 + i * LOCAL, FOURS - 1u)]; // x itself when there is nothing to add
-        }
-        [[unroll]] for (uint i = 0u; i < 2u; i++) {
-            uint at = w0 + i * LOCAL;
-            if (adds) [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
-            if (at < FOURS) {
-                room[at] = v[i];
-                if (adds && at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
-                    x_out.v[at] = v[i];
-                    if (check && max(max(mag(v[i].x), mag(v[i].y)), max(mag(v[i].z), mag(v[i].w))) >= INF_BITS) batch[0] = 1u;
-                }
+    vec4 v[ROUNDS], w[ROUNDS];
+    float weight[ROUNDS][4];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
+        v[i] = x.v[i * LOCAL + lane];
+        if (adds) w[i] = y.v[i * LOCAL + lane];
+    }
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS)
+        [[unroll]] for (uint m = 0u; m < 4u; m++) weight[i][m] = consts[word(WEIGHT) + element(i * LOCAL + lane, m)];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
+        uint at = i * LOCAL + lane;
+        if (adds) {
+            [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
+            if (at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
+                x_out.v[at] = v[i];
+                if (check) [[unroll]] for (uint e = 0u; e < 4u; e++) if (mag(v[i][e]) >= INF_BITS) batch[0] = 1u;
             }
         }
+        room[at] = v[i];
     }
     barrier();
     for (uint p = lane; p < 256u; p += LOCAL) {
         float s = 0.0;
-        [[dont_unroll]] for (uint i = p; i < HIDDEN; i += 1024u) {
-            float f[4];
-            [[unroll]] for (uint e = 0u; e < 4u; e++) f[e] = room_float(min(i + 256u * e, HIDDEN - 1u));
-            [[unroll]] for (uint e = 0u; e < 4u; e++) if (i + 256u * e < HIDDEN) s = add(s, mul(f[e], f[e]));
+        [[unroll]] for (uint i = 0u; i < HIDDEN; i += 256u) {
+            float f = room_float(p + i);
+            s = add(s, mul(f, f));
         }
         part[p] = s;
     }
     tree256();
     float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
-    [[dont_unroll]] for (uint w0 = 0u; w0 < FOURS; w0 += LOCAL) {
-        uint at = min(w0 + lane, FOURS - 1u);
-        float u[4];
-        [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), consts[word(WEIGHT) + element(at, m)]);
-        put_act(w0 + lane, w0 + lane < FOURS, u);
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint at = i * LOCAL + lane;
+        float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
+        if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
+        put_act(at, at < FOURS, u);
     }
 }
 
@@ -99,16 +99,17 @@ void join_in() {
     }
 }
 
-// The next words are loaded while those before are made.
 void row_in() {
-    uint words = word(NB) * 16u, w = gl_LocalInvocationIndex;
+    const uint ROUNDS = (MAX_NB * 16u + LOCAL - 1u) / LOCAL;
+    uint words = word(NB) * 16u;
     Floats x = Floats(address(X));
-    float v[4], next[4];
-    [[unroll]] for (uint m = 0u; m < 4u; m++) next[m] = x.v[element(min(w, words - 1u), m)];
-    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
-        v = next;
-        [[unroll]] for (uint m = 0u; m < 4u; m++) next[m] = x.v[element(min(w + LOCAL, words - 1u), m)];
-        put_act(w, w < words, v);
-        w += LOCAL;
+    float v[ROUNDS][4];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint w = i * LOCAL + gl_LocalInvocationIndex;
+        [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
+    }
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint w = i * LOCAL + gl_LocalInvocationIndex;
+        if (i * LOCAL < words) put_act(w, w < words, v[i]);
     }
 }

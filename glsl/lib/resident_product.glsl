@@ -1,7 +1,7 @@
 // A product of one token. Rows are taken in units of 16, with SILU of gates and of
-// the ups that belong to them. 32 invocations take one slice of a unit: half of the
-// slice's blocks of one row each. runtime/ref/mul_mat_q2_0.go
-const uint UNIT = 16u, TEAM = 32u, TEAMS = LOCAL / TEAM, HALF = SLICE / 2u;
+// the ups that belong to them. 16 invocations take one slice of a unit, of one row each:
+// fewer blocks for each invocation cost more than they gain. runtime/ref/mul_mat_q2_0.go
+const uint UNIT = 16u, TEAMS = LOCAL / UNIT;
 
 // Units of this workgroup.
 uint first_unit() { return gl_WorkGroupID.x * word(UNITS) + min(gl_WorkGroupID.x, word(MORE)); }
@@ -14,55 +14,52 @@ uint unit_slices() { return word(SLICES) << uint(silus()); }
 
 // A team's walk over the slices of the workgroup's units, the next one under way.
 // Slice i is slice i % unit_slices() of unit i / unit_slices().
-uvec4 codes_next[HALF];
-uvec2 scales_next;
+uvec4 codes_next[SLICE];
+uvec2 scales_next[2];
 
-uint row_in_unit() { return gl_LocalInvocationIndex % TEAM / 2u; }
-uint side() { return gl_LocalInvocationIndex % 2u; }
+// Where the scales of a slice begin, in fours.
+uint four_of(uint slice) { return (slice * SLICE >> SHARE) / 4u; }
 
 // The unit of slice i; exact for i * unit_slices() < 2^18.
 uint unit_of(uint i) { return i * word(PER) >> 18; }
 
-// Loads this invocation's blocks of slice i, if there is one.
+// Loads slice i of this invocation's row, if there is one.
 void load(uint i) {
     uint nb = word(NB), rows = word(ROWS), slices = word(SLICES), per = unit_slices(), fours = Q2_0_FOURS(nb);
     if (i < count_units() * per) {
-        uint unit = unit_of(i), slice = i - unit * per, row = min((first_unit() + unit) * UNIT + row_in_unit(), rows - 1u);
+        uint unit = unit_of(i), slice = i - unit * per, row = min((first_unit() + unit) * UNIT + gl_LocalInvocationIndex % UNIT, rows - 1u);
         if (slice >= slices) {
             slice -= slices;
             row += rows;
         }
-        uint b = slice * SLICE + side() * HALF, at = row / GROUP * nb * GROUP + row % GROUP;
+        uint at = row / GROUP * nb * GROUP + row % GROUP;
         WeightQuads codes = WeightQuads(address(CODES));
-        [[unroll]] for (uint e = 0u; e < HALF; e++) codes_next[e] = codes.v[at + min(b + e, nb - 1u) * GROUP];
+        [[unroll]] for (uint e = 0u; e < SLICE; e++) codes_next[e] = codes.v[at + min(slice * SLICE + e, nb - 1u) * GROUP];
+        at = row / GROUP * fours * GROUP + row % GROUP;
         WeightPairs scales = WeightPairs(address(SCALES));
-        scales_next = scales.v[row / GROUP * fours * GROUP + row % GROUP + min((b >> SHARE) / 4u, fours - 1u) * GROUP];
+        [[unroll]] for (uint e = 0u; e < 2u; e++) scales_next[e] = scales.v[at + min(four_of(slice) + e, fours - 1u) * GROUP];
     }
 }
 
 // Brings the first slice of a product under way.
-void begin() { load(gl_LocalInvocationIndex / TEAM); }
+void begin() { load(gl_LocalInvocationIndex / UNIT); }
 
-// The sum of a slice, in the second of the two invocations that have a half each.
-// Blocks beyond the end of a row add +0, which changes no sum.
-float slice_sum(uint slice, uvec4 codes[HALF], uvec2 scales) {
-    float t[HALF], sum = 0.0;
-    [[unroll]] for (uint e = 0u; e < HALF; e++) {
-        uint b = slice * SLICE + side() * HALF + e, inside = min(b, word(NB) - 1u);
-        int c[4];
-        [[unroll]] for (uint j = 0u; j < 4u; j++) {
-            uvec4 v = acts[inside * 4u + j];
-            c[j] = 0;
-            [[unroll]] for (int k = 0; k < 4; k++) c[j] = dot4(c[j], (codes[e][j] >> (2 * k)) & 0x03030303u, v[k]);
+float slice_sum(uint slice, uvec4 codes[SLICE], uvec2 scales[2]) {
+    float sum = 0.0;
+    [[unroll]] for (uint e = 0u; e < SLICE; e++) {
+        uint b = slice * SLICE + e;
+        if (b < word(NB)) {
+            int c = 0;
+            [[unroll]] for (uint j = 0u; j < 4u; j++) {
+                uvec4 v = acts[b * 4u + j];
+                [[unroll]] for (int k = 0; k < 4; k++) c = dot4(c, (codes[e][j] >> (2 * k)) & 0x03030303u, v[k]);
+            }
+            uint scale = (b >> SHARE) - 4u * four_of(slice);
+            uvec2 ds = pairs[b];
+            sum = add(sum, mul(float(c - int(ds.y)), mul(q2_0_half(scale < 4u ? scales[0] : scales[1], scale % 4u), uintBitsToFloat(ds.x))));
         }
-        uvec2 ds = pairs[inside];
-        t[e] = mul(float(c[0] + c[1] + (c[2] + c[3]) - int(ds.y)), mul(q2_0_half(scales, (b >> SHARE) % 4u), uintBitsToFloat(ds.x)));
-        if (b > inside) t[e] = 0.0;
-        sum = add(sum, t[e]);
     }
-    float below = from_below(sum);
-    [[unroll]] for (uint e = 0u; e < HALF; e++) below = add(below, t[e]);
-    return below;
+    return sum;
 }
 
 float row_sum(uint first) {
@@ -82,16 +79,13 @@ void product() {
     Floats y = Floats(address(OUT));
     for (uint from = 0u; from < total; from += most) { // whole units
         uint end = min(total, from + most);
-        [[dont_unroll]] for (uint done = from; done < end; done += TEAMS) { // in step, for those without subgroups
-            uvec4 codes[HALF] = codes_next;
-            uvec2 scales = scales_next;
-            uint at = done + lane / TEAM, slice = at - unit_of(at) * per;
+        [[dont_unroll]] for (uint at = from + lane / UNIT; at < end; at += TEAMS) {
+            uvec4 codes[SLICE] = codes_next;
+            uvec2 scales[2] = scales_next;
             load(at + TEAMS);
+            uint slice = at - unit_of(at) * per, cell = (at - from) * UNIT + lane % UNIT;
             float sum = slice_sum(slice - (slice >= word(SLICES) ? word(SLICES) : 0u), codes, scales);
-            if (side() == 1u && at < end) {
-                uint cell = (at - from) * UNIT + row_in_unit();
-                room[cell / 4u][cell % 4u] = sum;
-            }
+            room[cell / 4u][cell % 4u] = sum;
         }
         barrier();
         uint unit = unit_of(from), count = unit_of(end) - unit;

@@ -350,7 +350,11 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, local/32), (1<<18+slices-1)/slices
+			step := local / 16
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, step), (1<<18+slices-1)/slices
+			if (units+groups-1)/groups*slices > s.Words[stepMost] && s.Words[stepMost]%step != 0 {
+				return nil // what is loaded ahead would not be what comes next
+			}
 		}
 	}
 	return t
