@@ -93,7 +93,7 @@ conform-long: test-tools sid-root ## everything on every CPU driver here: hours
 	$(MAKE) --no-print-directory test-arm64 test-windows faults
 
 faults: test-tools sid-root ## plant twelve faults, each of which must be noticed, and record in testdata/conform how
-	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid" sh -c '$(GO) run ./tools/faults -o testdata/conform/faults-$$TERN_DRIVER.md'
+	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" sh -c '$(GO) run ./tools/faults -o testdata/conform/faults-$$TERN_DRIVER.md'
 
 pipelines: test-tools ## compile all kernels for AMD cards, and record registers and spills in testdata/conform
 	for card in gfx900 gfx1030 gfx1100; do \
