@@ -41,7 +41,7 @@ type platform struct {
 var platforms = []platform{
 	{"linux", "amd64", []string{"x86_64-linux-gnu-gcc", "gcc", "cc"}, "libtern.so.1", "-extldflags=-Wl,-soname,libtern.so.1"},
 	{"linux", "arm64", []string{"aarch64-linux-gnu-gcc"}, "libtern.so.1", "-extldflags=-Wl,-soname,libtern.so.1"},
-	{"windows", "amd64", []string{"x86_64-w64-mingw32-gcc"}, "tern.dll", "'-extldflags=-static-libgcc -Wl,--out-implib=%s/libtern.dll.a'"},
+	{"windows", "amd64", []string{"x86_64-w64-mingw32-gcc"}, "tern.dll", "'-extldflags=-static-libgcc -Wl,--no-insert-timestamp,--out-implib=%s/libtern.dll.a'"},
 	{"darwin", "arm64", nil, "", ""},
 }
 
@@ -177,7 +177,8 @@ func (p platform) buildLibrary(work, cc string, env []string) ([]string, error) 
 		link = fmt.Sprintf(link, filepath.ToSlash(work))
 		files = append(files, filepath.Join(work, "libtern.dll.a"))
 	}
-	_, err := output(append(env, "CGO_ENABLED=1", "CC="+cc), "go", "build", "-buildvcs=true", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w "+link,
+	// Without an id, as that would differ with the folder in what the linker is told.
+	_, err := output(append(env, "CGO_ENABLED=1", "CC="+cc), "go", "build", "-buildvcs=true", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w -buildid= "+link,
 		"-o", files[0], "./tools/libtern")
 	if err == nil && p.os == "windows" {
 		err = standsAlone(files[0])
