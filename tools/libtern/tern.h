@@ -78,14 +78,18 @@ TERN_API const char *tern_error(void);
 typedef int (*tern_progress)(void *user, uint64_t done, uint64_t total);
 
 /* A Vulkan device of the program's, which it goes on to own, created for Vulkan 1.1 or
- * later. Handles are the Vk handles. */
+ * later. Handles are the Vk handles. What was enabled of the following makes Tern faster, and is named
+ * in features: store16 (storageBuffer16BitAccess), store8 (storageBuffer8BitAccess), f16 (shaderFloat16),
+ * int8 (shaderInt8), dot (shaderIntegerDotProduct), subgroup (subgroupSizeControl), coopmat
+ * (VK_KHR_cooperative_matrix with vulkanMemoryModel and vulkanMemoryModelDeviceScope), resident
+ * (bufferDeviceAddress). */
 typedef struct tern_vulkan {
 	size_t size;
 	void *get_instance_proc_addr; /* of the program's loader; NULL: the system's */
 	void *instance, *physical_device, *device, *queue;
 	uint32_t queue_family;
 	uint32_t api_version;  /* that the instance was created for; 0: 1.1 */
-	const char *features;  /* words with commas that the device was created with, as in TERN_DISABLE */
+	const char *features;  /* a list with commas; NULL: none */
 	void (*lock)(void *user), (*unlock)(void *user); /* around every use of the queue; NULL: nobody else uses it */
 	void *user;
 } tern_vulkan;

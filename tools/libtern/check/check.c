@@ -1,6 +1,6 @@
 /* Uses every function of libtern, right and wrong: what ctest runs, also under valgrind.
  *
- *   check FOLDER        a folder to write to
+ *   check FOLDER MODEL      a folder to write to, and a model file
  */
 #include <tern.h>
 
@@ -52,10 +52,28 @@ static const char *ask(tern_session s, const char *question, struct text *t) {
 	return t->bytes;
 }
 
+/* a model in memory */
+static void memory_model(const char *path) {
+	static char data[16 << 20];
+	tern_model m;
+	tern_session s;
+	struct text t;
+	FILE *f = fopen(path, "rb");
+	size_t n;
+	WANT(f);
+	n = fread(data, 1, sizeof data, f);
+	fclose(f);
+	WANT(tern_open_memory(data, n, NULL, &m) == TERN_OK && tern_session_open(m, &s) == TERN_OK);
+	WANT(!strcmp(ask(s, "What is the capital of France?", &t), "The capital of France is Paris."));
+	WANT(tern_close(m) == TERN_OK);
+	WANT(tern_open_memory(data, n / 2, NULL, &m) == TERN_FORMAT && m == 0);
+}
+
 static void arguments(tern_model m, tern_session s) {
 	tern_model none = 99;
 	tern_session nobody = 99;
 	tern_options o;
+	tern_vulkan v;
 	tern_sampling sampling;
 	tern_usage u = {0};
 	char small[4];
@@ -71,6 +89,14 @@ static void arguments(tern_model m, tern_session s) {
 	tern_options_init(&o);
 	o.device = "no such card";
 	WANT(tern_open(NULL, &o, &none) == TERN_NO_DEVICE);
+	tern_vulkan_init(&v);
+	tern_options_init(&o);
+	o.vulkan = &v;
+	WANT(tern_open(NULL, &o, &none) == TERN_ERROR && strstr(tern_error(), "needs instance"));
+	v.features = "warp";
+	WANT(tern_open(NULL, &o, &none) == TERN_ARGUMENT && strstr(tern_error(), "warp"));
+	v.size = 1;
+	WANT(tern_open(NULL, &o, &none) == TERN_ARGUMENT);
 	WANT(tern_session_open(0, &nobody) == TERN_ARGUMENT && tern_session_open(m + 1000, &nobody) == TERN_ARGUMENT);
 	WANT(tern_session_open(m, NULL) == TERN_ARGUMENT);
 	WANT(tern_prompt(s, NULL, NULL) == TERN_ARGUMENT && tern_next(s, NULL, NULL, NULL) == TERN_ARGUMENT);
@@ -96,7 +122,8 @@ int main(int argc, char **argv) {
 	char path[4096];
 	int code, pieces = 0;
 
-	WANT(argc == 2);
+	WANT(argc == 3);
+	memory_model(argv[2]);
 	WANT(tern_abi_version() == TERN_ABI_VERSION && tern_version()[0]);
 	tern_options_init(&o);
 	o.context = 512;
