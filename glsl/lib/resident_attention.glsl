@@ -6,7 +6,8 @@
 // each 128 take one (a squad), half of the queries each 64 of them.
 const uint CREWS = LOCAL / 32u, EIGHTS = HEAD_DIM / 8u, EACH = HEAD_DIM / 32u, WORDS = EACH / 2u;
 const uint NEW = QUERIES * HEAD_DIM / 4u;         // where the new key and value are in room,
-const uint WEIGHTS = NEW + HEAD_DIM / 2u;         // and the weights of the crews: [crew][query][position]
+const uint PACKED = NEW + HEAD_DIM / 2u;          // the same as the cache has them,
+const uint WEIGHTS = PACKED + HEAD_DIM / 4u;      // and the weights of the crews: [crew][query][position]
 const uint CREW_WEIGHTS = QUERIES * PAGE / 4u;
 
 #ifdef SHUFFLE
@@ -86,6 +87,8 @@ void prepare_heads(uint head, bool fresh) {
 
 uint saturates(float x) { return uint(mag(x) >= 0x477ff000u && mag(x) < INF_BITS); }
 
+// Key and value go to the cache, and to shared memory for the workgroup, which need
+// not wait for the cache then.
 void store_new(uint page, uint head) {
     Words cache = Words(address(Y));
     uint full = 0u;
@@ -93,13 +96,17 @@ void store_new(uint page, uint head) {
         vec4 four = room[NEW + i / 2u];
         vec2 two = i % 2u == 0u ? four.xy : four.zw;
         uint w = f16_rte(two.x) | (f16_rte(two.y) << 16), d = 2u * i % HEAD_DIM;
+        room[PACKED + i / 4u][i % 4u] = uintBitsToFloat(w);
         cache.v[2u * i < HEAD_DIM ? key_word(page, head, pos, d) : word(V_BASE) + value_word(page, head, pos, d)] = w;
         full += saturates(two.x) + saturates(two.y);
     }
     if (full != 0u) atomicAdd(batch[1], full);
-    groupMemoryBarrier();
     barrier();
 }
+
+// Eight dimensions of the new key, and word i of the new value.
+uvec4 new_key(uint eight) { return floatBitsToUint(room[PACKED + eight]); }
+uint new_value(uint i) { return floatBitsToUint(room[PACKED + HEAD_DIM / 8u + i / 4u][i % 4u]); }
 
 // One chunk, by a crew; in step with the other crews only where there are no subgroups.
 void attend_many(uint page, uint head, uint c, bool works) {
@@ -112,8 +119,13 @@ void attend_many(uint page, uint head, uint c, bool works) {
         uint at = key_word(page, head, l, 0u) / 4u;
         uvec4 k[4][2], next[4][2];
         [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
+        uint fresh = pos / PAGE == c ? pos % PAGE : PAGE; // the position whose key is new
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) {
             k = next;
+            if (l == fresh % 32u && fresh < PAGE) [[unroll]] for (uint d = 0u; d < 4u; d++) {
+                if (fresh < 32u) k[d][0] = new_key(d0 + d);
+                else k[d][1] = new_key(d0 + d);
+            }
             at += d0 + 4u < EIGHTS ? 4u * PAGE : 0u;
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
@@ -150,6 +162,9 @@ void attend_many(uint page, uint head, uint c, bool works) {
             next[n][i] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 4u) + i];
         [[dont_unroll]] for (uint k = 0u; k < full; k++) {
             v = next;
+            if (pos / PAGE == c && k + 1u == full) // the last position's value is new
+                [[unroll]] for (uint n = 0u; n < 8u; n++) if (8u * k + n >= live - 1u)
+                    [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) v[n][i] = uvec2(new_value(l * WORDS + 2u * i), new_value(l * WORDS + 2u * i + 1u));
             [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++)
                 next[n][i] = values.v[at + min(8u * k + 8u + n, live - 1u) * (HEAD_DIM / 4u) + i];
             [[unroll]] for (uint f = 0u; f < 2u; f++) {
@@ -194,8 +209,10 @@ void attend_few(uint page, uint head, uint c, bool works) {
         uint at = key_word(page, head, j, 0u) / 4u;
         uvec4 k[8], next[8];
         [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
+        bool fresh = pos / PAGE == c && pos % PAGE == j;
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
             k = next;
+            if (fresh) [[unroll]] for (uint d = 0u; d < 8u; d++) k[d] = new_key(d0 + d);
             at += d0 + 8u < EIGHTS ? 8u * PAGE : 0u;
             [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
             [[unroll]] for (uint d = 0u; d < 8u; d++) {
@@ -235,6 +252,8 @@ void attend_few(uint page, uint head, uint c, bool works) {
         [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 2u)]; // weights beyond are +0
         [[dont_unroll]] for (uint k = 0u; k < sixteens; k++) {
             v = next;
+            if (pos / PAGE == c && k + 1u == sixteens) // the last position's value is new
+                [[unroll]] for (uint n = 0u; n < 16u; n++) if (16u * k + n >= live - 1u) v[n] = new_value(j);
             [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(16u * k + 16u + n, live - 1u) * (HEAD_DIM / 2u)];
             [[unroll]] for (uint f = 0u; f < 4u; f++) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
                 vec4 w = room[weights + (2u * i + side) * (PAGE / 4u) + 4u * k + f];

@@ -100,16 +100,12 @@ void join_in() {
 }
 
 void row_in() {
-    const uint ROUNDS = (MAX_NB * 16u + LOCAL - 1u) / LOCAL;
     uint words = word(NB) * 16u;
     Floats x = Floats(address(X));
-    float v[ROUNDS][4];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint w = i * LOCAL + gl_LocalInvocationIndex;
-        [[unroll]] for (uint m = 0u; m < 4u; m++) v[i][m] = w < words ? x.v[element(w, m)] : 0.0;
-    }
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint w = i * LOCAL + gl_LocalInvocationIndex;
-        if (i * LOCAL < words) put_act(w, w < words, v[i]);
+    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
+        uint w = w0 + gl_LocalInvocationIndex;
+        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
+        if (w < words) [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = x.v[element(w, m)];
+        put_act(w, w < words, v);
     }
 }

@@ -95,6 +95,6 @@ void product() {
             if (silus()) v = mul(silu(v), row_sum(first + word(SLICES) * UNIT));
             if (row < word(ROWS)) y.v[row] = v;
         }
-        barrier();
+        if (end < total) barrier();
     }
 }

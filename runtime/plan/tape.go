@@ -380,7 +380,7 @@ func (t *Tape) Contract() string { return fmt.Sprintf("resident_gqa%d", t.Heads[
 func (p *Plan) room(t *Tape) uint32 {
 	_, local := p.Resident()
 	slices := (t.Blocks + 7) / 8
-	attention := t.Heads[2]*t.Heads[0]/4 + t.Heads[0]/2 + local/32*t.Heads[2]*16
+	attention := t.Heads[2]*t.Heads[0]/4 + t.Heads[0]*3/4 + local/32*t.Heads[2]*16
 	return (max(local, local*2, t.Hidden/4, 2*4*slices, attention) + 127) &^ 127
 }
 
