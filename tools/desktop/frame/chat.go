@@ -160,7 +160,7 @@ func (c *Chat) answer(ctx context.Context, question string) {
 		if failed = err; err != nil {
 			break
 		}
-		u := c.talk.Usage()
+		u, used := c.talk.Usage(), usedOf(c.d)
 		c.change(func(s *State) {
 			m := &s.Messages[len(s.Messages)-1]
 			if p.Thought {
@@ -168,7 +168,7 @@ func (c *Chat) answer(ctx context.Context, question string) {
 			} else {
 				m.Text += p.Text
 			}
-			s.Tokens, s.Rate = u.Generated, rate(u)
+			s.Tokens, s.Rate, s.Used = u.Generated, rate(u), used
 		})
 	}
 	if failed == nil {
@@ -218,12 +218,18 @@ func MemoryOf(d *runtime.Device) (n uint64) {
 	return n
 }
 
+// usedOf is how much of it Tern's buffers take.
+func usedOf(d *runtime.Device) (n uint64) {
+	for _, u := range d.Stats().Purposes {
+		n += u.Bytes
+	}
+	return n
+}
+
 // Measure runs the step of a token again, with a time stamp around each kernel, and tells
 // what each takes in all, the longest first, and the bytes that the device has given out.
 func Measure(ctx context.Context, d *runtime.Device, m *model.Model) (kernels []Kernel, used uint64, err error) {
-	for _, u := range d.Stats().Purposes {
-		used += u.Bytes
-	}
+	used = usedOf(d)
 	p, err := m.Program(1, 1, 1)
 	if err != nil {
 		return nil, used, err
