@@ -59,7 +59,7 @@ func (d *download) run(ctx context.Context) (err error) {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case again && (errors.Is(err, errAgain) || errors.Is(err, ErrHash)):
-			d.log("%s: %v; beginning again", d.ref, err)
+			d.log("%s: %v; beginning again", filepath.Base(d.path), err)
 			again = false
 			if err := d.restart(); err != nil {
 				return err
@@ -74,13 +74,24 @@ func (d *download) run(ctx context.Context) (err error) {
 			failures = 1
 		}
 		if failures >= d.attempts() {
-			return fmt.Errorf("%w at %d of %d bytes: %w", ErrGaveUp, d.have, d.known.Size, err)
+			return fmt.Errorf("%w%s: %w", ErrGaveUp, d.place(), err)
 		}
-		d.log("%s: %v at %d of %d bytes; going on", d.ref, err, d.have, d.known.Size)
+		d.log("%s: %v%s; trying again", filepath.Base(d.path), err, d.place())
 		if err := sleep(ctx, d.pause(failures)); err != nil {
 			return err
 		}
 	}
+}
+
+// place says how far the download is, if it has begun.
+func (d *download) place() string {
+	switch {
+	case d.have == 0:
+		return ""
+	case d.known.Size < 0:
+		return fmt.Sprintf(" after %d bytes", d.have)
+	}
+	return fmt.Sprintf(" after %d of %d bytes", d.have, d.known.Size)
 }
 
 // isFinal reports whether an error comes back however often it is tried.

@@ -132,13 +132,16 @@ func (p *Puller) Pull(ctx context.Context, r Ref) (string, error) {
 		return path, err
 	}
 	var failed error
-	for _, mirror := range p.mirrors() {
+	mirrors := p.mirrors()
+	for i, mirror := range mirrors {
 		path, err := p.pullFrom(ctx, mirror, r)
 		if err == nil || ctx.Err() != nil {
 			return path, err
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", mirror, err))
-		p.log("%s: %v", mirror, err)
+		if i+1 < len(mirrors) {
+			p.log("%s: %v; trying %s", mirror, err, mirrors[i+1])
+		}
 	}
 	return "", fmt.Errorf("%s: %w", r, failed)
 }
@@ -229,7 +232,7 @@ func (p *Puller) stall() time.Duration {
 
 // get asks for an address. redirected is told the headers of answers that lead
 // elsewhere. An answer other than 200 and 206 is an error.
-func (p *Puller) get(ctx context.Context, url string, headers http.Header, redirected func(http.Header)) (*http.Response, error) {
+func (p *Puller) get(ctx context.Context, from string, headers http.Header, redirected func(http.Header)) (*http.Response, error) {
 	client := http.Client{}
 	if p.Client != nil {
 		client = *p.Client
@@ -243,7 +246,7 @@ func (p *Puller) get(ctx context.Context, url string, headers http.Header, redir
 		}
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +258,10 @@ func (p *Puller) get(ctx context.Context, url string, headers http.Header, redir
 		req.Header[k] = v
 	}
 	resp, err := client.Do(req)
+	var long *url.Error // which repeats the address
+	if errors.As(err, &long) {
+		err = long.Err
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [MODEL] [PROMPT]",
 		Short: "Answer one prompt",
 		Long: "Answer one prompt, through the model's chat template. Without PROMPT, or with -, the prompt is read from standard\n" +
-			"input. MODEL is what -m takes; alone it must be a short name of 'tern pull'. Standard output gets the answer, standard error the device, the settings, thoughts and speeds.",
+			"input. MODEL is what -m takes; alone it must be a short name of 'tern pull'. Standard output gets the answer,\n" +
+			"standard error the device, the settings, thoughts and speeds.",
 		Example: `  tern run "What is the capital of France?"
   tern run bonsai-1.7b "Why is the sky blue?"
   tern run -m model.gguf --temp 0.7 --top-p 0.9 --seed 42 "Write a haiku"
