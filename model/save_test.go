@@ -22,6 +22,7 @@ import (
 // A saved session goes on with the words that it would have had, also on another
 // executor, whatever pages it lies in, and with a recurrent state.
 func TestSave(t *testing.T) {
+	sequential(t)
 	for _, g := range goldenModels(t) {
 		if g.name != "qwen3" && g.name != "qwen35-rep2" {
 			continue
@@ -163,6 +164,7 @@ func TestSaveHidesOthers(t *testing.T) {
 // An unloaded model holds no memory, refuses to run, and goes on with its sessions
 // when it is loaded again, on the same executor or another.
 func TestReload(t *testing.T) {
+	sequential(t)
 	for _, g := range goldenModels(t) {
 		if g.name != "qwen35-rep2" {
 			continue
@@ -233,6 +235,7 @@ func TestReloadAfterLoss(t *testing.T) {
 
 // Fit finds a context that opens and runs; a quarter more does not.
 func TestFit(t *testing.T) {
+	sequential(t)
 	data := first(t).file(t)
 	f, err := gguf.Parse("small", data)
 	if err != nil {
