@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -194,6 +195,48 @@ func TestHangUpAndFullQueue(t *testing.T) {
 	c.post("/v1/completions", dict{"prompt": "x", "max_tokens": 1})
 	if n := metric(t, c, `tern_requests_total{code="499",endpoint="POST /v1/completions"}`); n != 3 {
 		t.Errorf("%g requests whose client left, want 3", n)
+	}
+}
+
+// Who sends slowly is cut off; who reads an answer for longer than that is not.
+func TestSlowClients(t *testing.T) {
+	c := small(t, func(o *Options) { o.Context = 2048 })
+	c.bodyTime = 300 * time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx, l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("half a request: %v, %v", resp, err)
+	}
+	began := time.Now()
+	resp, err = http.Post("http://"+l.Addr().String()+"/v1/completions", "application/json", strings.NewReader(`{"prompt": "x", "max_tokens": 300, "ignore_eos": true, "stream": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasSuffix(string(data), "data: [DONE]\n\n") {
+		t.Errorf("after %s: %v, %d bytes", time.Since(began), err, len(data))
+	}
+	if took := time.Since(began); took < c.bodyTime {
+		t.Logf("the answer took %s only", took)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -91,11 +91,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func readJSON(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	if err := d.Decode(v); err != nil {
-		var size *http.MaxBytesError
 		var field *json.UnmarshalTypeError
 		switch {
-		case errors.As(err, &size):
-			return err
 		case errors.As(err, &field):
 			name := strings.TrimPrefix(field.Field, "samplingParams.") // which is embedded
 			return invalid(name, "%s: a JSON %s, want %s", name, field.Value, field.Type)

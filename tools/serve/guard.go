@@ -1,13 +1,18 @@
 package serve
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // guard is what every request passes: is it for this server, may its page ask, has it
@@ -49,9 +54,30 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				return
 			}
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+		if err := s.readBody(w, r); err != nil {
+			fail(w, asAPIError(err))
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readBody reads the body of a request, within the limits of size and time, so that
+// nobody is answered while still talking.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(s.bodyTime)) // where the connection has one
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
+	if err != nil {
+		w.Header().Set("Connection", "close") // nobody waits for the rest
+	} else {
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &apiError{http.StatusRequestTimeout, "invalid_request_error", "", "body_timeout", "the request did not come within " + s.bodyTime.String()}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return err
 }
 
 // localHost reports whether a Host header means this machine by its own names.

@@ -81,12 +81,13 @@ type Server struct {
 	handler  http.Handler
 	started  time.Time
 	ready    atomic.Bool
+	bodyTime time.Duration // to send a request
 }
 
 // New prepares a server and begins to load its model. The caller closes it.
 func New(o Options) (*Server, error) {
 	o.defaults()
-	s := &Server{o: o, started: time.Now(), sampling: model.FileSampling(o.File)}
+	s := &Server{o: o, started: time.Now(), bodyTime: time.Minute, sampling: model.FileSampling(o.File)}
 	var err error
 	if s.info, err = model.Describe(o.File); err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func open(path string) bool {
 // Serve answers on a listener until ctx ends; then those that are being answered get
 // a few seconds more.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(l) }()
 	select {
