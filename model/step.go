@@ -106,6 +106,10 @@ func rank(later bool) int {
 	return 0
 }
 
+// OnDevice reports whether devices draw by these settings, which holds as long as they
+// penalise few different tokens; else each draw reads the logits of its sequence.
+func (s Sampling) OnDevice() bool { return s.draw(nil, nil, 1) != nil }
+
 // Choose picks the token that follows tokens from its logits [vocab], which it
 // changes: the token that a device picks by the same settings.
 func (s Sampling) Choose(logits []float32, tokens []int32) (int32, error) {

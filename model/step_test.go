@@ -104,6 +104,17 @@ func TestStepEqualsGenerate(t *testing.T) {
 	}
 }
 
+func TestOnDevice(t *testing.T) {
+	for k, want := range map[int]bool{0: false, 1: true, 128: true, 129: false} {
+		if got := (Sampling{Temperature: 1, TopK: k}).OnDevice(); got != want {
+			t.Errorf("top-k %d: %v", k, got)
+		}
+	}
+	if !(Sampling{}).OnDevice() {
+		t.Error("greedy is the host's")
+	}
+}
+
 // A fork goes on as its original does, whatever either does afterwards.
 func TestForkEqualsOriginal(t *testing.T) {
 	for _, g := range goldenModels(t) {

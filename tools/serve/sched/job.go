@@ -38,9 +38,10 @@ type Constraint interface {
 	Accept(id int32) error
 }
 
-// readsLogits reports whether the engine chooses the tokens from logits that it reads.
+// readsLogits reports whether the engine chooses the tokens from logits that it reads:
+// side by side with those of others.
 func (r *Request) readsLogits() bool {
-	return r.Logprobs || len(r.Bias) > 0 || r.Constraint != nil
+	return r.Logprobs || len(r.Bias) > 0 || r.Constraint != nil || !r.Sampling.OnDevice()
 }
 
 // Likelihood is the natural logarithm of the probability of a token, before
