@@ -164,7 +164,7 @@ func ExampleFit() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%d positions, %d MiB, of which %d MiB are weights\n", positions, memory.Total()>>20, memory.Weights>>20)
-	// Output: 2048 positions, 23 MiB, of which 2 MiB are weights
+	// Output: 2048 positions, 27 MiB, of which 2 MiB are weights
 }
 
 // A session survives the program: its tokens and their keys and values come back,

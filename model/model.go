@@ -51,7 +51,7 @@ type Options struct {
 	Context     int    // positions of one session; 0: the model's own, at most 4096
 	Sequences   int    // sessions that can be full at once; 0: 1
 	Activations op.Act // of matrix products; the default is int8
-	Chunk       int    // tokens of a prompt that run at once; 0: 512
+	Chunk       int    // tokens of a prompt that run at once; 0: 1024
 	// Snapshots is the number of earlier states that a session of a model with
 	// recurrent layers keeps, so that it can go back without starting again;
 	// 0: 2, negative: none.
@@ -72,7 +72,7 @@ func (o Options) withDefaults(c *family.Config) (Options, error) {
 		o.Sequences = 1
 	}
 	if o.Chunk == 0 {
-		o.Chunk = 512
+		o.Chunk = 1024
 	}
 	if o.Snapshots == 0 {
 		o.Snapshots = 2

@@ -55,3 +55,19 @@ func TestResidentEqualsDispatches(t *testing.T) {
 		t.Errorf("chose %v, %v, want %v", got, err, expect)
 	}
 }
+
+// Workgroups that do not meet, because the device does not hold them all, end the use
+// of the resident kernel and cost nothing else.
+func TestLateResident(t *testing.T) {
+	plain := device(t, runtime.Options{Disable: []string{"resident"}})
+	late := device(t, runtime.Options{Force: []string{"resident"}, Test: runtime.Test{Late: true}})
+	if !late.Plan().Has("resident") {
+		t.Skip("the device has no buffer addresses")
+	}
+	ids := noise(3)
+	want := evalPieces(t, openSprig(t, Options{Executor: plain, Context: 64}), ids, 1)
+	same(t, "after a missed meeting", want, evalPieces(t, openSprig(t, Options{Executor: late, Context: 64}), ids, 1))
+	if late.Plan().Has("resident") {
+		t.Error("the device goes on with resident kernels")
+	}
+}

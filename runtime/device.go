@@ -42,7 +42,8 @@ type Options struct {
 // Test has hooks that make a healthy device look like others.
 type Test struct {
 	Caps       plan.Caps
-	LoseSubmit int // the number of the submission, from 1, that fails with DEVICE_LOST; 0: none
+	LoseSubmit int  // the number of the submission, from 1, that fails with DEVICE_LOST; 0: none
+	Late       bool // the first run of a resident kernel counts as one whose workgroups did not meet
 }
 
 // Adopt hands over a Vulkan device that the program has made and goes on to

@@ -30,6 +30,7 @@ type benchResult struct {
 	Prompt      int       `json:"n_prompt"`
 	Gen         int       `json:"n_gen"`
 	Depth       int       `json:"n_depth"`
+	Streams     int       `json:"n_streams"` // that decode together
 	Time        string    `json:"test_time"`
 	AvgNS       float64   `json:"avg_ns"`
 	DevNS       float64   `json:"stddev_ns"`
@@ -47,6 +48,9 @@ func (r *benchResult) test() string {
 	if r.Gen > 0 {
 		name = fmt.Sprintf("tg%d", r.Gen)
 	}
+	if r.Streams > 1 {
+		name += fmt.Sprintf(" x %d", r.Streams)
+	}
 	if r.Depth > 0 {
 		name += fmt.Sprintf(" @ d%d", r.Depth)
 	}
@@ -57,6 +61,7 @@ func (r *benchResult) test() string {
 type bench struct {
 	*app
 	prompt, gen, depth []int
+	streams            []int
 	repeat, chunk      int
 	output, shape      string
 	peak               float64
@@ -76,6 +81,7 @@ func (a *app) benchCommand() *cobra.Command {
 			"GB/s of weights and cache that generation reads. Peak is what the device reads at best, measured, or given by --peak.\n" +
 			"Lists have commas. Before the measured repetitions one more warms up.",
 		Example: `  tern bench -m model.gguf
+  tern bench -m model.gguf -p 0 -d 128 -b 1,32,64
   tern bench --shape ternary-bonsai-1.7b -p 512 -n 128 -d 0,4096
   tern bench --output csv --peak 4800
   tern bench --ops -n 0                # time by kernel`,
@@ -87,8 +93,9 @@ func (a *app) benchCommand() *cobra.Command {
 	f.IntSliceVarP(&b.prompt, "n-prompt", "p", []int{512}, "`tokens` of a prompt; 0: no such test")
 	f.IntSliceVarP(&b.gen, "n-gen", "n", []int{128}, "`tokens` to generate; 0: no such test")
 	f.IntSliceVarP(&b.depth, "n-depth", "d", []int{0}, "`tokens` in the context before the test")
+	f.IntSliceVarP(&b.streams, "batch", "b", []int{1}, "`streams` that generate together, each after its own context; the speed is of all")
 	f.IntVarP(&b.repeat, "repetitions", "r", 5, "measured repetitions")
-	f.IntVar(&b.chunk, "chunk", 0, "tokens of a prompt that run at once (default 512)")
+	f.IntVar(&b.chunk, "chunk", 0, "tokens of a prompt that run at once (default 1024)")
 	f.StringVarP(&b.output, "output", "o", "md", "md, csv or json")
 	f.StringVar(&b.shape, "shape", "", "bench noise in this shape, without a file: "+strings.Join(shapes, ", "))
 	f.Float64Var(&b.peak, "peak", 0, "peak memory bandwidth of the device, `GB/s` (default: measured)")
@@ -112,6 +119,9 @@ func (b *bench) run(ctx context.Context) error {
 			return usagef("-p, -n, -d and --chunk must not be negative")
 		}
 	}
+	if len(b.streams) == 0 || slices.Min(b.streams) < 1 {
+		return usagef("--batch: want at least one stream")
+	}
 	if !(b.peak >= 0) {
 		return usagef("--peak %g: want GB/s", b.peak)
 	}
@@ -120,7 +130,7 @@ func (b *bench) run(ctx context.Context) error {
 		return usagef("nothing to measure: -p, -n and -r are too small")
 	}
 	b.context = max(b.context, longest)
-	m, err := b.open(ctx, model.Options{Context: b.context, Chunk: b.chunk})
+	m, err := b.open(ctx, model.Options{Context: b.context, Chunk: b.chunk, Sequences: slices.Max(b.streams)})
 	if err != nil {
 		return err
 	}
@@ -171,18 +181,20 @@ func (b *bench) reportMemory(m *opened) error {
 
 // tests lists what the flags ask for, and the context that it takes.
 func (b *bench) tests() (list []benchResult, longest int) {
-	add := func(p, n, d int) {
+	add := func(p, n, d, streams int) {
 		if p > 0 || n > 0 {
-			list = append(list, benchResult{Prompt: p, Gen: n, Depth: d})
+			list = append(list, benchResult{Prompt: p, Gen: n, Depth: d, Streams: streams})
 			longest = max(longest, d+p+n+1)
 		}
 	}
 	for _, d := range b.depth {
 		for _, p := range b.prompt {
-			add(p, 0, d)
+			add(p, 0, d, 1)
 		}
 		for _, n := range b.gen {
-			add(0, n, d)
+			for _, streams := range b.streams {
+				add(0, n, d, streams)
+			}
 		}
 	}
 	return list, longest
@@ -198,31 +210,41 @@ func (b *bench) describe(r *benchResult, m *opened) {
 
 // measure runs a test: once to warm up, and then as often as is asked.
 func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
-	s, err := m.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	vocab := m.Info().Vocab
-	if r.Depth > 0 {
-		if _, err := s.Eval(ctx, synth.Tokens(1, r.Depth, vocab), false); err != nil {
+	sessions := make([]*model.Session, r.Streams)
+	for i := range sessions {
+		s, err := m.NewSession()
+		if err != nil {
 			return err
+		}
+		defer s.Close()
+		sessions[i] = s
+		if r.Depth > 0 {
+			if _, err := s.Eval(ctx, synth.Tokens(uint64(1+i), r.Depth, vocab), false); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range b.repeat + 1 {
-		s.Truncate(r.Depth)
+		for _, s := range sessions {
+			s.Truncate(r.Depth)
+		}
 		start := time.Now()
-		if r.Gen > 0 {
-			err = generate(ctx, s, r.Gen, vocab)
-		} else {
-			_, err = s.Eval(ctx, synth.Tokens(2, r.Prompt, vocab), false)
+		var err error
+		switch {
+		case r.Streams > 1:
+			err = generateTogether(ctx, m.Model, sessions, r.Gen, vocab)
+		case r.Gen > 0:
+			err = generate(ctx, sessions[0], r.Gen, vocab)
+		default:
+			_, err = sessions[0].Eval(ctx, synth.Tokens(2, r.Prompt, vocab), false)
 		}
 		if err != nil {
 			return err
 		}
 		if ns := float64(time.Since(start)); i > 0 {
 			r.SamplesNS = append(r.SamplesNS, ns)
-			r.SamplesTS = append(r.SamplesTS, float64(r.Prompt+r.Gen)*1e9/ns)
+			r.SamplesTS = append(r.SamplesTS, float64(r.Prompt+r.Gen*r.Streams)*1e9/ns)
 		}
 	}
 	r.AvgNS, r.DevNS = meanDeviation(r.SamplesNS)
@@ -236,7 +258,7 @@ func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
 		if err != nil {
 			return err
 		}
-		bytes := float64(m.Info().MatrixBytesPerToken) + float64(e.CachePerToken)*(float64(r.Depth)+float64(r.Gen)/2)
+		bytes := float64(m.Info().MatrixBytesPerToken)/float64(r.Streams) + float64(e.CachePerToken)*(float64(r.Depth)+float64(r.Gen)/2)
 		r.GBS = bytes * r.AvgTS / 1e9
 	}
 	return nil
@@ -254,6 +276,24 @@ func generate(ctx context.Context, s *model.Session, n, vocab int) error {
 				return err
 			}
 			next = token.ID
+		}
+	}
+	return nil
+}
+
+// generateTogether decodes n tokens of each session greedily, a token of all a run.
+func generateTogether(ctx context.Context, m *model.Model, sessions []*model.Session, n, vocab int) error {
+	turns := make([]model.Turn, len(sessions))
+	for i, s := range sessions {
+		turns[i] = model.Turn{Session: s, Tokens: synth.Tokens(uint64(3+i), 1, vocab), Sampling: &model.Sampling{}}
+	}
+	for range n {
+		next, err := m.Step(ctx, turns)
+		if err != nil {
+			return err
+		}
+		for i := range turns {
+			turns[i].Tokens = []int32{next[i].Token}
 		}
 	}
 	return nil
