@@ -138,7 +138,8 @@ func (s *Server) generate(ctx context.Context, stream *sched.Stream, t *task, ca
 	return o, nil
 }
 
-// writer turns tokens into parts of an answer.
+// writer turns tokens into parts of an answer. Stop strings are looked for in its
+// content, not in thoughts and calls.
 type writer struct {
 	s       *Server
 	t       *task
@@ -146,42 +147,52 @@ type writer struct {
 	stop    stopper
 }
 
+// write takes the next token.
 func (w *writer) write(id int32) []chat.Part {
 	tokens := w.s.tokens
 	if text := tokens.Text(id); w.t.answer != nil && chat.IsMark(text) && tokens.Type(id) != token.Normal {
-		parts := w.text(w.decoder.Flush())
-		parts = append(parts, w.say(w.stop.flush())...)
-		return append(parts, w.t.answer.Mark(text)...)
+		return w.pass(append(w.parts(w.decoder.Flush()), w.t.answer.Mark(text)...))
 	}
-	return w.text(w.decoder.Write(tokens.Piece(id)))
-}
-
-// text passes text through the stop strings, which hold outside of thoughts only.
-func (w *writer) text(text string) []chat.Part {
-	if w.t.answer == nil || !w.t.answer.Thinking() {
-		text = w.stop.write(text)
-	}
-	return w.say(text)
-}
-
-func (w *writer) say(text string) []chat.Part {
-	switch {
-	case text == "":
-		return nil
-	case w.t.answer == nil:
-		return []chat.Part{{Kind: chat.Content, Text: text}}
-	}
-	return w.t.answer.Text(text)
+	return w.pass(w.parts(w.decoder.Write(tokens.Piece(id))))
 }
 
 // end is what was held back.
 func (w *writer) end() []chat.Part {
-	parts := w.text(w.decoder.Flush())
-	parts = append(parts, w.say(w.stop.flush())...)
+	parts := w.parts(w.decoder.Flush())
 	if w.t.answer != nil {
 		parts = append(parts, w.t.answer.End()...)
 	}
-	return parts
+	return append(w.pass(parts), content(w.stop.flush())...)
+}
+
+// parts takes text apart.
+func (w *writer) parts(text string) []chat.Part {
+	if w.t.answer == nil || text == "" {
+		return content(text)
+	}
+	return w.t.answer.Text(text)
+}
+
+// pass passes content through the stop strings.
+func (w *writer) pass(parts []chat.Part) (out []chat.Part) {
+	for _, p := range parts {
+		switch {
+		case w.stop.found != "":
+			return out
+		case p.Kind == chat.Content:
+			out = append(out, content(w.stop.write(p.Text))...)
+		default:
+			out = append(append(out, content(w.stop.flush())...), p)
+		}
+	}
+	return out
+}
+
+func content(text string) []chat.Part {
+	if text == "" {
+		return nil
+	}
+	return []chat.Part{{Kind: chat.Content, Text: text}}
 }
 
 // usage is what OpenAI reports of a request.

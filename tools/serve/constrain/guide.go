@@ -188,3 +188,6 @@ func (c *Guide) Accept(id int32) error {
 func (c *Guide) Complete() bool {
 	return c.free || c.after < 0 && c.a.states[c.at].accepts
 }
+
+// Ends returns the tokens that end an answer; the slice must not be changed.
+func (v *Vocabulary) Ends() []int32 { return v.ends }
