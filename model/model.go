@@ -63,6 +63,9 @@ type Options struct {
 	Progress func(done, total uint64)
 }
 
+// DefaultChunk is the number of tokens of a prompt that run at once, unless Options say.
+const DefaultChunk = 1024
+
 // withDefaults also tells c how to store its cache.
 func (o Options) withDefaults(c *family.Config) (Options, error) {
 	if o.Context == 0 {
@@ -72,7 +75,7 @@ func (o Options) withDefaults(c *family.Config) (Options, error) {
 		o.Sequences = 1
 	}
 	if o.Chunk == 0 {
-		o.Chunk = 1024
+		o.Chunk = DefaultChunk
 	}
 	if o.Snapshots == 0 {
 		o.Snapshots = 2

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +40,7 @@ type benchResult struct {
 	DevTS       float64   `json:"stddev_ts"`
 	GBS         float64   `json:"gb_per_s"`  // of weights and cache, decoding only
 	PeakGBS     float64   `json:"peak_gb_s"` // 0: not known
+	Ratio       float64   `json:"ratio"`     // to the speed in the file of --compare, 0: not there
 	SamplesNS   []float64 `json:"samples_ns"`
 	SamplesTS   []float64 `json:"samples_ts"`
 }
@@ -64,6 +67,7 @@ type bench struct {
 	streams            []int
 	repeat, chunk      int
 	output, shape      string
+	html, before       string
 	peak               float64
 	ops                bool
 }
@@ -99,6 +103,8 @@ func (a *app) benchCommand() *cobra.Command {
 	f.StringVarP(&b.output, "output", "o", "md", "md, csv or json")
 	f.StringVar(&b.shape, "shape", "", "bench noise in this shape, without a file: "+strings.Join(shapes, ", "))
 	f.Float64Var(&b.peak, "peak", 0, "peak memory bandwidth of the device, `GB/s` (default: measured)")
+	f.StringVar(&b.before, "compare", "", "`file` of an earlier run (-o json): tells the ratio of each test to it")
+	f.StringVar(&b.html, "html", "", "with --ops: `file` for a page with each kernel against the memory's bound")
 	f.BoolVar(&b.ops, "ops", false, "print the time of each kernel instead, where the device has timestamps")
 	return cmd
 }
@@ -129,6 +135,10 @@ func (b *bench) run(ctx context.Context) error {
 	if len(tests) == 0 || b.repeat < 1 {
 		return usagef("nothing to measure: -p, -n and -r are too small")
 	}
+	before, err := readBefore(b.before)
+	if err != nil {
+		return err
+	}
 	b.context = max(b.context, longest)
 	m, err := b.open(ctx, model.Options{Context: b.context, Chunk: b.chunk, Sequences: slices.Max(b.streams)})
 	if err != nil {
@@ -149,6 +159,9 @@ func (b *bench) run(ctx context.Context) error {
 		if err := b.measure(ctx, m, r); err != nil {
 			return fmt.Errorf("%s: %w", r.test(), err)
 		}
+		if ts := before[r.Model+" "+r.test()]; ts > 0 {
+			r.Ratio = r.AvgTS / ts
+		}
 		if err := table.row(r); err != nil {
 			return err
 		}
@@ -165,7 +178,7 @@ func (b *bench) reportMemory(m *opened) error {
 	if !ok {
 		return nil
 	}
-	e, err := b.memory(m.File(), m.Context())
+	e, err := b.memory(m.File(), m.Context(), slices.Max(b.streams))
 	if err != nil {
 		return err
 	}
@@ -262,6 +275,26 @@ func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
 		r.GBS = bytes * r.AvgTS / 1e9
 	}
 	return nil
+}
+
+// readBefore reads the speeds of an earlier run by model and test.
+func readBefore(path string) (map[string]float64, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []benchResult
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%s: want what bench -o json wrote: %w", path, err)
+	}
+	speeds := map[string]float64{}
+	for _, r := range list {
+		speeds[r.Model+" "+r.test()] = r.AvgTS
+	}
+	return speeds, nil
 }
 
 // generate decodes n tokens greedily, one run each, whether or not the model

@@ -9,10 +9,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
 	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/tools/internal/report"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
 
@@ -64,6 +66,7 @@ type opTime struct {
 	nodes  int
 	ns     float64
 	bytes  uint64
+	work   uint64 // multiply-adds, or operations on elements
 }
 
 // timeOps prints for each test the kernels of its graph with their times.
@@ -72,10 +75,17 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 	if !ok {
 		return fmt.Errorf("--ops: %s has no timestamps: %w", m.x.Name(), graph.ErrUnsupported)
 	}
+	page := report.New("tern bench", fmt.Sprintf("%s on %s", m.File().Name, d.Name()))
+	if b.peak == 0 {
+		var err error
+		if b.peak, err = measurePeak(ctx, d); err != nil {
+			return err
+		}
+	}
 	for _, t := range tests {
 		n := 1
 		if t.Prompt > 0 {
-			n = min(t.Prompt, cmp.Or(b.chunk, defaultChunk))
+			n = min(t.Prompt, cmp.Or(b.chunk, model.DefaultChunk))
 		}
 		list, err := opTimes(ctx, m, d, n, t.Depth)
 		if err != nil {
@@ -94,8 +104,28 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 		if err := w.Flush(); err != nil {
 			return err
 		}
+		roofline(page, t.test(), list, b.peak)
 	}
-	return nil
+	return b.writeReport(b.html, page.Write)
+}
+
+// roofline draws what each kernel achieves against the memory's bound, peak GB/s (0:
+// not known).
+func roofline(page *report.Page, test string, list []opTime, peak float64) {
+	var names []string
+	var x, y, ms []float64
+	for _, o := range list {
+		names, ms = append(names, o.kernel), append(ms, o.ns/1e6)
+		x, y = append(x, float64(o.work)/float64(o.bytes)), append(y, float64(o.work)/o.ns)
+	}
+	page.Heading(test)
+	var bounds []report.Line
+	if peak > 0 {
+		ends := []float64{slices.Min(x), slices.Max(x)}
+		bounds = []report.Line{{Name: fmt.Sprintf("memory, %.0f GB/s", peak), X: ends, Y: []float64{peak * ends[0], peak * ends[1]}}}
+	}
+	page.Points(report.Axes{Title: "roofline", X: "operations a byte", Y: "10^9 operations a second"}, names, x, y, bounds...)
+	page.Bars(report.Axes{Title: "time", Y: "ms"}, names, ms)
 }
 
 // opTimes profiles the run of n tokens at a depth, by kernel, longest first.
@@ -125,7 +155,7 @@ func opTimes(ctx context.Context, m *opened, d *runtime.Device, n, depth int) ([
 	sums := map[string]opTime{}
 	for _, t := range nodes {
 		o := sums[t.Kernel]
-		sums[t.Kernel] = opTime{t.Kernel, o.nodes + 1, o.ns + t.NS, o.bytes + t.Node.Bytes}
+		sums[t.Kernel] = opTime{t.Kernel, o.nodes + 1, o.ns + t.NS, o.bytes + t.Node.Bytes, o.work + t.Node.Work}
 	}
 	return slices.SortedFunc(maps.Values(sums), func(a, b opTime) int { return cmp.Compare(b.ns, a.ns) }), nil
 }

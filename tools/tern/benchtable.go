@@ -47,8 +47,12 @@ func (t *markdown) row(r *benchResult) error {
 			share = fmt.Sprintf("%.1f", 100*r.GBS/r.PeakGBS)
 		}
 	}
-	_, err := fmt.Fprintf(t.w, "| %s | %s | %s | %s | %s | %.2f ± %.2f | %s | %s |\n",
-		r.Model, sizeText(r.Size), countText(r.Params), strings.ReplaceAll(r.Device, "|", "/"), r.test(), r.AvgTS, r.DevTS, gbs, share)
+	speed := fmt.Sprintf("%.2f ± %.2f", r.AvgTS, r.DevTS)
+	if r.Ratio > 0 {
+		speed += fmt.Sprintf(", x %.2f", r.Ratio)
+	}
+	_, err := fmt.Fprintf(t.w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
+		r.Model, sizeText(r.Size), countText(r.Params), strings.ReplaceAll(r.Device, "|", "/"), r.test(), speed, gbs, share)
 	return err
 }
 

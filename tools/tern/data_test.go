@@ -232,6 +232,16 @@ func TestBench(t *testing.T) {
 	if err != nil || len(rows) != 5 || len(rows[0]) != len(rows[1]) || rows[0][0] != "build_commit" {
 		t.Errorf("csv: %v, %v", rows, err)
 	}
+	before := filepath.Join(t.TempDir(), "before.json")
+	streams := []string{"bench", "-p", "0", "-n", "4", "-d", "8", "-b", "1,3", "-r", "1"}
+	if err := os.WriteFile(before, prepare(t, "", append(streams, "-o", "json")...).exits(t, 0).out.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	decode(t, prepare(t, "", append(streams, "-o", "json", "--compare", before)...).exits(t, 0).out.Bytes(), &list)
+	if len(list) != 2 || list[1].test() != "tg4 x 3 @ d8" || list[0].Ratio <= 0 || list[1].Ratio <= 0 {
+		t.Errorf("three streams compared with an earlier run: %+v", list)
+	}
+	prepare(t, "", "bench", "--compare", "../../README.md").exits(t, exitFailure).complains(t, "bench -o json")
 	prepare(t, "", "bench", "-p", "4096").exits(t, exitFailure).complains(t, "2048")
 	prepare(t, "", "bench", "--ops", "--device", "reference").exits(t, exitFailure).complains(t, "timestamps")
 }

@@ -85,7 +85,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				return a.printGraph(f, nodes)
 			}
 			r := describe(f, full)
-			if r.Memory, err = a.memory(f, a.context); err != nil {
+			if r.Memory, err = a.memory(f, a.context, 1); err != nil {
 				r.MemoryError = err.Error()
 			}
 			if asJSON {

@@ -145,6 +145,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "-p", "-4"}, []string{"-p"}},
 		{[]string{"bench", "-d", "0,-1"}, []string{"-d"}},
 		{[]string{"bench", "--peak", "NaN"}, []string{"--peak"}},
+		{[]string{"bench", "--batch", "0"}, []string{"--batch"}},
 		{[]string{"bench", "-p", "0", "-n", "0"}, []string{"nothing to measure"}},
 	} {
 		prepare(t, "", c.args...).exits(t, exitUsage).complains(t, c.parts...)

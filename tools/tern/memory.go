@@ -10,7 +10,6 @@ import (
 
 const (
 	defaultContext = 4096 // positions, where the model has as many
-	defaultChunk   = 512  // tokens of a prompt that run at once
 )
 
 // memoryReport is the device memory that a model takes, in bytes.
@@ -28,7 +27,7 @@ type memoryReport struct {
 }
 
 // memory tells what the model takes with a context; 0 is the usual one.
-func (a *app) memory(f *gguf.File, positions int) (*memoryReport, error) {
+func (a *app) memory(f *gguf.File, positions, sequences int) (*memoryReport, error) {
 	info, err := model.Describe(f)
 	if err != nil {
 		return nil, err
@@ -46,7 +45,7 @@ func (a *app) memory(f *gguf.File, positions int) (*memoryReport, error) {
 			return nil, err
 		}
 	}
-	o, err := a.options(model.Options{Context: positions})
+	o, err := a.options(model.Options{Context: positions, Sequences: sequences})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +55,7 @@ func (a *app) memory(f *gguf.File, positions int) (*memoryReport, error) {
 	}
 	return &memoryReport{
 		Context: positions, Weights: e.Weights, Constants: e.Constants, Cache: e.Cache, CachePerPosition: e.CachePerToken,
-		State: e.State, Chunk: min(positions, defaultChunk), Scratch: e.Scratch, Batch: e.Batch, Total: e.Total(),
+		State: e.State, Chunk: min(positions, model.DefaultChunk), Scratch: e.Scratch, Batch: e.Batch, Total: e.Total(),
 	}, nil
 }
 
