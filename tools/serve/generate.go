@@ -33,7 +33,7 @@ type outcome struct {
 	stop      string // the stop string, if one ended it
 	content   strings.Builder
 	reasoning strings.Builder
-	calls     []toolCall
+	calls     []*toolCall
 	thought   int // tokens
 	tokens    int
 	stats     sched.Stats
@@ -54,7 +54,7 @@ func (o *outcome) add(e event) {
 		case chat.Reasoning:
 			o.reasoning.WriteString(p.Text)
 		case chat.CallName:
-			o.calls = append(o.calls, toolCall{name: p.Text})
+			o.calls = append(o.calls, &toolCall{name: p.Text})
 		case chat.CallArguments:
 			o.calls[p.Call].arguments.WriteString(p.Text)
 		}
