@@ -205,10 +205,11 @@ func TestHangUpAndFullQueue(t *testing.T) {
 	}
 }
 
-// Who sends slowly is cut off; who reads an answer for longer than that is not.
+// Who sends slowly is cut off; who reads an answer for longer than that is not, but
+// told when the server ends.
 func TestSlowClients(t *testing.T) {
 	c := small(t, func(o *Options) { o.Context = 2048 })
-	c.bodyTime = 300 * time.Millisecond
+	c.bodyTime, c.grace = 300*time.Millisecond, 100*time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +242,14 @@ func TestSlowClients(t *testing.T) {
 	if took := time.Since(began); took < c.bodyTime {
 		t.Logf("the answer took %s only", took)
 	}
+	resp, err = http.Post("http://"+l.Addr().String()+"/v1/completions", "application/json", strings.NewReader(`{"prompt": "x", "ignore_eos": true, "n": 4, "stream": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	stop()
+	if data, err = io.ReadAll(resp.Body); err != nil || !strings.Contains(string(data), "shutting down") {
+		t.Errorf("an answer that runs when the server ends: %v, %.300s", err, data[max(0, len(data)-300):])
+	}
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -82,12 +82,13 @@ type Server struct {
 	started  time.Time
 	ready    atomic.Bool
 	bodyTime time.Duration // to send a request
+	grace    time.Duration // to go on when the server ends
 }
 
 // New prepares a server and begins to load its model. The caller closes it.
 func New(o Options) (*Server, error) {
 	o.defaults()
-	s := &Server{o: o, started: time.Now(), bodyTime: time.Minute, sampling: model.FileSampling(o.File)}
+	s := &Server{o: o, started: time.Now(), bodyTime: time.Minute, grace: 3 * time.Second, sampling: model.FileSampling(o.File)}
 	var err error
 	if s.info, err = model.Describe(o.File); err != nil {
 		return nil, err
@@ -184,9 +185,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	err := h.Shutdown(grace)
+	shutdown := func(within time.Duration) error {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+		defer cancel()
+		return h.Shutdown(grace)
+	}
+	err := shutdown(s.grace)
+	if errors.Is(err, context.DeadlineExceeded) { // those that still run are told
+		_ = s.engine.Close()
+		err = shutdown(time.Second)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = h.Close()
 	}
