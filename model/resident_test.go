@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/runtime/ref"
 )
 
 // A token in one dispatch gives the words of the dispatches it replaces: from the
@@ -69,5 +72,32 @@ func TestLateResident(t *testing.T) {
 	same(t, "after a missed meeting", want, evalPieces(t, openSprig(t, Options{Executor: late, Context: 64}), ids, 1))
 	if late.Plan().Has("resident") {
 		t.Error("the device goes on with resident kernels")
+	}
+}
+
+// A tape has the embedding, five steps a layer, six where many chunks are joined, the
+// head, and two for the choice; graphs that the kernel cannot run have none.
+func TestTape(t *testing.T) {
+	m := openSprig(t, Options{Executor: ref.New(), Context: 1024})
+	layers := m.Info().Layers
+	for _, c := range []struct {
+		shape shape
+		steps int
+	}{
+		{shape{n: 1, out: 1, chunks: 1, by: byLargest}, 1 + 5*layers + 1 + 2},
+		{shape{n: 1, out: 1, chunks: 4}, 1 + 5*layers + 1},
+		{shape{n: 1, out: 1, chunks: 8}, 1 + 6*layers + 1},
+		{shape{n: 1, chunks: 1}, 0},
+		{shape{n: 2, out: 1, chunks: 1}, 0},
+	} {
+		g, _ := m.record(c.shape)
+		tape := plan.TapeOf(g)
+		if (tape == nil) != (c.steps == 0) || tape != nil && len(tape.Steps) != c.steps {
+			t.Errorf("%+v: %+v, want %d steps", c.shape, tape, c.steps)
+		}
+	}
+	float := openSprig(t, Options{Executor: ref.New(), Context: 64, Activations: op.F16})
+	if g, _ := float.record(shape{n: 1, out: 1, chunks: 1}); plan.TapeOf(g) != nil {
+		t.Error("a tape for f16 activations")
 	}
 }
