@@ -85,7 +85,7 @@ type source struct {
 
 const synthPrefix = "synth:"
 
-func (a *app) source() (source, error) {
+func (a *app) source(ctx context.Context) (source, error) {
 	o := gguf.Options{Q2Group: a.q2Group}
 	switch shape, synthetic := strings.CutPrefix(a.model, synthPrefix); {
 	case a.model == "":
@@ -95,7 +95,7 @@ func (a *app) source() (source, error) {
 		if err != nil {
 			return source{}, usageError{err}
 		}
-		data, err := s.Bytes()
+		data, err := s.BytesContext(ctx)
 		return source{a.model, data, o}, err
 	}
 	name := a.model
@@ -204,7 +204,7 @@ func (a *app) sayCache(m *model.Model, o model.Options) {
 
 // open opens the model and the device that the flags name.
 func (a *app) open(ctx context.Context, o model.Options) (*opened, error) {
-	s, err := a.source()
+	s, err := a.source(ctx)
 	if err != nil {
 		return nil, err
 	}

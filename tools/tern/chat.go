@@ -43,7 +43,7 @@ func (a *app) chatCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lines, err := a.lines()
+			lines, err := a.lines(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -62,6 +62,8 @@ func (c *conversation) talk(ctx context.Context, lines lines) error {
 	for {
 		line, err := lines.Readline()
 		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case errors.Is(err, readline.ErrInterrupt) && line != "":
 			continue // Ctrl-C drops a line that was begun
 		case errors.Is(err, readline.ErrInterrupt), errors.Is(err, io.EOF):
@@ -104,12 +106,16 @@ type lines interface {
 }
 
 // lines edits lines on a terminal and else just reads them.
-func (a *app) lines() (lines, error) {
+func (a *app) lines(ctx context.Context) (lines, error) {
 	if !terminal(a.in) {
-		return plainLines{bufio.NewReader(a.in)}, nil
+		return plainLines{bufio.NewReader(a.input(ctx))}, nil
 	}
 	// The prompt goes to standard error: standard output is for answers.
-	return readline.NewEx(&readline.Config{Prompt: "> ", Stdout: a.err})
+	l, err := readline.NewEx(&readline.Config{Prompt: "> ", Stdout: a.err})
+	if err == nil {
+		context.AfterFunc(ctx, func() { l.Close() })
+	}
+	return l, err
 }
 
 type plainLines struct{ *bufio.Reader }

@@ -38,7 +38,7 @@ func (a *app) compareCommand() *cobra.Command {
 				return err
 			}
 			defer c.close()
-			list, err := a.tokens(c.a.Model, ids, []string{prompt}, true)
+			list, err := a.tokens(ctx, c.a.Model, ids, []string{prompt}, true)
 			if err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ type limited struct {
 func (l limited) Limits() graph.Limits { return l.limits }
 
 func (a *app) openPair(ctx context.Context, with string) (*pair, error) {
-	s, err := a.source()
+	s, err := a.source(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -65,14 +65,14 @@ func (a *app) inspectCommand() *cobra.Command {
   tern inspect --json model.gguf
   tern inspect --graph 1 model.gguf    # the nodes that decode one token`,
 		Args: usage(cobra.MaximumNArgs(1)),
-		RunE: interruptible(func(_ context.Context, args []string) error {
+		RunE: interruptible(func(ctx context.Context, args []string) error {
 			if nodes < 0 {
 				return usagef("--graph %d: want 1 or more", nodes)
 			}
 			if len(args) == 1 {
 				a.model = args[0]
 			}
-			s, err := a.source()
+			s, err := a.source(ctx)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func (a *app) logitsCommand() *cobra.Command {
 				return err
 			}
 			defer m.Close()
-			tokens, err := a.tokens(m.Model, ids, args, special)
+			tokens, err := a.tokens(ctx, m.Model, ids, args, special)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (a *app) logitsCommand() *cobra.Command {
 }
 
 // tokens reads ids, or else encodes the text of args; there is at least one.
-func (a *app) tokens(m *model.Model, ids string, args []string, special bool) ([]int32, error) {
+func (a *app) tokens(ctx context.Context, m *model.Model, ids string, args []string, special bool) ([]int32, error) {
 	var tokens []int32
 	var err error
 	if ids != "" {
@@ -75,7 +75,7 @@ func (a *app) tokens(m *model.Model, ids string, args []string, special bool) ([
 			return nil, fmt.Errorf("%s has no vocabulary: give --ids", m.File().Name)
 		}
 		var text string
-		text, err = a.text(args)
+		text, err = a.text(ctx, args)
 		tokens = m.Tokenizer().Encode(text, token.Options{ParseSpecial: special, AddSpecial: true})
 	}
 	if err == nil && len(tokens) == 0 {

@@ -52,6 +52,7 @@ func execute(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetErr(err)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends the program at once
 	fail := root.ExecuteContext(ctx)
 	switch usage := (usageError{}); {
 	case fail == nil:
@@ -100,12 +101,46 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// interruptible is the body of a command that Ctrl-C ends.
+// interruptible is the body of a command that Ctrl-C ends: the first time in good
+// order, the second time at once.
 func interruptible(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 		defer stop()
+		context.AfterFunc(ctx, stop)
 		return f(ctx, args)
+	}
+}
+
+// input is standard input until ctx ends: somebody may never write to it.
+func (a *app) input(ctx context.Context) io.Reader { return waiting{ctx, a.in} }
+
+type waiting struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+// Read implements io.Reader. A read that is given up goes on by itself, so it has
+// memory of its own.
+func (w waiting) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		data := make([]byte, len(p))
+		n, err := w.in.Read(data)
+		done <- read{data[:n], err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, r.data), r.err
+	case <-w.ctx.Done():
+		return 0, w.ctx.Err()
 	}
 }
 

@@ -80,7 +80,7 @@ func (q *quality) run(ctx context.Context) error {
 		}
 		r.Header = r.Base.Header
 	} else {
-		if text, err = q.read(); err != nil {
+		if text, err = q.read(ctx); err != nil {
 			return err
 		}
 		if r.Context == 0 {
@@ -114,9 +114,9 @@ func (q *quality) run(ctx context.Context) error {
 	return q.finish(r, scores)
 }
 
-func (q *quality) read() ([]byte, error) {
+func (q *quality) read(ctx context.Context) ([]byte, error) {
 	if q.text == "-" {
-		return io.ReadAll(q.in)
+		return io.ReadAll(q.input(ctx))
 	}
 	return os.ReadFile(q.text)
 }

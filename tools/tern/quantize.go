@@ -94,7 +94,7 @@ func (q *storing) quantize(ctx context.Context, args []string) error {
 		return usagef("OUT is needed, or --check")
 	}
 	q.model = args[0]
-	in, err := q.source()
+	in, err := q.source(ctx)
 	if err != nil {
 		return err
 	}

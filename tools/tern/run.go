@@ -39,7 +39,7 @@ func (a *app) runCommand() *cobra.Command {
 			if raw && chatting != (chatFlags{}) {
 				return usagef("--raw excludes --system, --think and --no-think")
 			}
-			prompt, err := a.text(args)
+			prompt, err := a.text(ctx, args)
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func (s *service) run(ctx context.Context) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	src, err := s.source()
+	src, err := s.source(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // What cannot be written to standard output is an error of every command.
@@ -88,5 +90,43 @@ func TestClosedPipe(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", `"$1" inspect --full 2>&1 | head -c 10`, "sh", program).Output()
 	if err != nil || len(out) != 10 {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A command that waits for standard input, or makes a model of noise, can be
+// interrupted, and leaves nothing.
+func TestInterrupted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"run"}, {"tokenize"}, {"chat"}, {"perplexity", "-f", "-"}, {"logits", "-", "-o", filepath.Join(dir, "x")},
+		{"synth", "--shape", "ternary-bonsai-8b", filepath.Join(dir, "x")},
+		{"inspect", "-m", "synth:ternary-bonsai-1.7b"},
+	} {
+		c := prepare(t, "", args...)
+		c.Stdin = nil
+		in, err := c.StdinPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+		kill := time.AfterFunc(20*time.Second, func() { c.Process.Kill() })
+		err = c.Wait()
+		kill.Stop()
+		in.Close()
+		if c.ProcessState.ExitCode() != exitInterrupted || !strings.HasSuffix(c.err.String(), "tern: interrupted\n") {
+			t.Errorf("%q: %v\n%s", args, err, &c.err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left: %v", left, err)
 	}
 }

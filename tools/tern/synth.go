@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -26,13 +27,13 @@ func (a *app) synthCommand() *cobra.Command {
 		Example: `  tern synth --shape tiny --type q4_k tiny.gguf
   tern synth --shape bonsai-2-27b --type ptq1_0 big.gguf`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: interruptible(func(ctx context.Context, args []string) error {
 			s, err := synth.Lookup(shape + ":" + typ)
 			if err != nil {
 				return usageError{err}
 			}
 			s.Rotate = s.Rotate || rotate
-			if err := s.Create(args[0]); err != nil {
+			if err := s.Create(ctx, args[0]); err != nil {
 				return err
 			}
 			st, err := os.Stat(args[0])
@@ -40,7 +41,7 @@ func (a *app) synthCommand() *cobra.Command {
 				_, err = fmt.Fprintf(a.err, "%s: %s\n", args[0], sizeText(uint64(st.Size())))
 			}
 			return err
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&shape, "shape", "tiny", "shape of the `model`")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,15 +24,15 @@ func (a *app) tokenizeCommand() *cobra.Command {
   tern tokenize --special "<|im_start|>user"
   tern tokenize --ids < page.txt`,
 		Args: usage(cobra.MaximumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: interruptible(func(ctx context.Context, args []string) error {
 			if onlyIDs && asJSON {
 				return usagef("--ids and --json exclude each other")
 			}
-			text, err := a.text(args)
+			text, err := a.text(ctx, args)
 			if err != nil {
 				return err
 			}
-			s, err := a.source()
+			s, err := a.source(ctx)
 			if err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ func (a *app) tokenizeCommand() *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&special, "special", false, "find control tokens such as <|im_start|> in the text")
 	cmd.Flags().BoolVar(&onlyIDs, "ids", false, "print only the ids, as one list with commas")
@@ -98,11 +99,11 @@ func pieces(t *token.Tokenizer, ids []int32) []piece {
 }
 
 // text is the argument, or all of standard input.
-func (a *app) text(args []string) (string, error) {
+func (a *app) text(ctx context.Context, args []string) (string, error) {
 	if len(args) == 1 && args[0] != "-" {
 		return args[0], nil
 	}
-	b, err := io.ReadAll(a.in)
+	b, err := io.ReadAll(a.input(ctx))
 	if err != nil {
 		return "", fmt.Errorf("standard input: %w", err)
 	}

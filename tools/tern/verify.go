@@ -36,7 +36,7 @@ func (a *app) verifyCommand() *cobra.Command {
   tern verify -m model.gguf --device 1`,
 		Args: usage(cobra.NoArgs),
 		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			s, err := a.source()
+			s, err := a.source(ctx)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package synth
 
 import (
 	"bytes"
+	"context"
 	"strconv"
 
 	"github.com/ternvk/tern/model/gguf"
@@ -9,7 +10,10 @@ import (
 )
 
 // Bytes returns the model as a GGUF file in memory.
-func (s Shape) Bytes() ([]byte, error) {
+func (s Shape) Bytes() ([]byte, error) { return s.BytesContext(context.Background()) }
+
+// BytesContext is Bytes until ctx ends.
+func (s Shape) BytesContext(ctx context.Context) ([]byte, error) {
 	var size uint64
 	for _, t := range s.tensors() {
 		elements, bytes := t.Type.Block()
@@ -19,7 +23,7 @@ func (s Shape) Bytes() ([]byte, error) {
 	b.Grow(int(size) + 32*s.Vocab + 1<<16)
 	w, err := gguf.NewWriter(&b, s.meta(), specs(s.tensors()))
 	if err == nil {
-		err = s.stream(w)
+		err = s.stream(ctx, w)
 	}
 	if err == nil {
 		err = w.Close()
@@ -28,13 +32,13 @@ func (s Shape) Bytes() ([]byte, error) {
 }
 
 // Create writes the model as a GGUF file, which appears at path when complete.
-func (s Shape) Create(path string) error {
+func (s Shape) Create(ctx context.Context, path string) error {
 	w, err := gguf.Create(path, s.meta(), specs(s.tensors()))
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	if err := s.stream(w); err != nil {
+	if err := s.stream(ctx, w); err != nil {
 		return err
 	}
 	return w.Close()

@@ -23,6 +23,7 @@
 package synth
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
@@ -92,7 +93,7 @@ type noise struct {
 const piece = 4 << 20 // bytes, about, that are made at once
 
 // stream writes the data of all tensors.
-func (s Shape) stream(w io.Writer) error {
+func (s Shape) stream(ctx context.Context, w io.Writer) error {
 	buf := make([]byte, 0, piece)
 	for i, t := range s.tensors() {
 		n := &noise{shape: &s, seed: output(s.Seed, uint64(i)), tensor: &t, k: int(t.Dims[0])}
@@ -104,6 +105,9 @@ func (s Shape) stream(w io.Writer) error {
 			count, size, fill = product(t.Dims[1:]), size*t.Dims[0], n.row
 		}
 		for from := uint64(0); from < count; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			many := min(count-from, max(1, piece/size))
 			buf = append(buf[:0], make([]byte, many*size)...)
 			parallel(many, func(i uint64) { fill(buf[i*size:][:size], from+i) })

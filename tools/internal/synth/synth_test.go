@@ -252,7 +252,7 @@ func TestRotate(t *testing.T) {
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	s := small()
-	if err := s.Create(path); err != nil {
+	if err := s.Create(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
