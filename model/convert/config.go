@@ -44,6 +44,7 @@ type config struct {
 	Quantization   json.RawMessage `json:"quantization_config"`
 	// Mixtures of experts.
 	Experts     int   `json:"num_experts"`
+	Local       int   `json:"num_local_experts"` // the same, as transformers 5 writes it for qwen3_moe
 	ExpertsUsed int   `json:"num_experts_per_tok"`
 	ExpertFFN   int   `json:"moe_intermediate_size"`
 	SharedFFN   int   `json:"shared_expert_intermediate_size"`
@@ -144,6 +145,9 @@ func (c *config) check() error {
 	}
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
+	}
+	if c.Experts == 0 {
+		c.Experts = c.Local
 	}
 	for _, n := range []struct {
 		key  string
