@@ -131,6 +131,18 @@ func alone(t *testing.T, m *model.Model, r Request) (ids []int32) {
 	return ids
 }
 
+// hold keeps an engine from taking steps, until it is released.
+func hold(t *testing.T, e *Engine) (release func()) {
+	held, free := make(chan struct{}), make(chan struct{})
+	go e.Do(t.Context(), func(*model.Model) error {
+		close(held)
+		<-free
+		return nil
+	})
+	<-held
+	return func() { close(free) }
+}
+
 func collect(ctx context.Context, s *Stream) (ids []int32, err error) {
 	for {
 		tok, err := s.Next(ctx)
@@ -270,8 +282,7 @@ func TestQueueIsBounded(t *testing.T) {
 // Of those that wait, clients with less running come first, and by turns.
 func TestClientsTakeTurns(t *testing.T) {
 	e := engine(t, ref.New(), "tiny", Config{Context: 512, Parallel: 2, Chunk: 128, Queue: 10})
-	hold := make(chan struct{})
-	go e.Do(t.Context(), func(*model.Model) error { <-hold; return nil })
+	release := hold(t, e)
 	var mu sync.Mutex
 	var order []string
 	var all sync.WaitGroup
@@ -290,7 +301,7 @@ func TestClientsTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	close(hold)
+	release()
 	all.Wait()
 	slices.Sort(order[:2]) // these start together
 	if got := fmt.Sprint(order); got != "[a b c a a a]" {
@@ -305,8 +316,7 @@ func TestCommonBeginnings(t *testing.T) {
 		var tokens atomic.Int64
 		e := engine(t, device(t), shape, Config{Context: 256, Parallel: 4, Chunk: 96, Queue: 10,
 			Observe: Observer{Step: func(n, _ int, _ time.Duration) { tokens.Add(int64(n)) }}})
-		hold := make(chan struct{})
-		go e.Do(t.Context(), func(*model.Model) error { <-hold; return nil })
+		release := hold(t, e)
 		system := make([]int32, 150)
 		for i := range system {
 			system[i] = int32(i*i) % 256
@@ -319,7 +329,7 @@ func TestCommonBeginnings(t *testing.T) {
 			}
 			list = append(list, s)
 		}
-		close(hold)
+		release()
 		for i, s := range list {
 			if _, err := collect(t.Context(), s); err != nil {
 				t.Fatal(err)
@@ -427,8 +437,7 @@ func TestOneFailsAlone(t *testing.T) {
 		return nil
 	}
 	e := engine(t, x, "tiny", Config{Context: 64, Parallel: 3, Chunk: 128, Queue: 4})
-	hold := make(chan struct{})
-	go e.Do(t.Context(), func(*model.Model) error { <-hold; return nil })
+	release := hold(t, e)
 	var streams []*Stream
 	for i := range 3 {
 		s, err := e.Submit(t.Context(), Request{Prompt: []int32{int32(i), 7}, Limit: 8})
@@ -437,7 +446,7 @@ func TestOneFailsAlone(t *testing.T) {
 		}
 		streams = append(streams, s)
 	}
-	close(hold)
+	release()
 	for i, s := range streams {
 		ids, err := collect(t.Context(), s)
 		if i == 1 {
