@@ -12,6 +12,9 @@ PLATFORMS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 RACE   := ./vk ./runtime ./runtime/ref ./model ./tools/serve ./tools/serve/sched ./tools/tern
 DEVICE := ./vk ./runtime ./runtime/conform ./model
 
+# A package may take longer than go test's ten minutes where the machine is slow or busy.
+SLOW := -timeout 40m
+
 # The binary is pure Go: only the race detector uses a C compiler.
 export CGO_ENABLED := 0
 
@@ -19,21 +22,21 @@ export CGO_ENABLED := 0
 .PHONY: help run test vet race test-arm64 test-windows build cross dist libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: driver ## answer a question with the embedded model (PROMPT=...)
 	@$(TERN) run "$(PROMPT)"
 
 test: test-tools vet ## all tests: every package, again on a second driver, and under the race detector
-	$(GO) test -count=1 ./...
-	$(SCRIPTS)/on-drivers "swiftshader" $(GO) test -short -count=1 $(DEVICE)
+	$(GO) test -count=1 $(SLOW) ./...
+	$(SCRIPTS)/on-drivers "swiftshader" $(GO) test -short -count=1 $(SLOW) $(DEVICE)
 	$(MAKE) --no-print-directory race
 
 vet:
 	$(GO) vet ./...
 
 race: ## the tests of the concurrent packages under the race detector
-	$(SCRIPTS)/race $(GO) test -short -count=1 $(RACE)
+	$(SCRIPTS)/race $(GO) test -short -count=1 $(SLOW) $(RACE)
 
 test-arm64: ## the reference on arm64, emulated by qemu
 	$(SCRIPTS)/arm64 $(GO) test -short -count=1 ./runtime/ref ./runtime/graph ./model ./model/gguf ./model/rope ./model/token
