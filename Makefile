@@ -83,8 +83,9 @@ gen: ## compile the kernel list to spirv/ with the release compiler
 gen-check: ## compile the kernel list anew and compare with what is committed
 	$(KERNELS) -check
 
-bench: driver ## speed of the embedded model on the chosen device
+bench: driver ## speed of the embedded model, and of small products, on the chosen device
 	$(TERN) bench
+	$(TERN) bench --products --shape tiny -p 1,8,64
 
 conform: test-tools sid-root ## every kernel on every driver and device here, and as on others: some minutes
 	$(SCRIPTS)/matrix

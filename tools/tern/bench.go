@@ -69,7 +69,7 @@ type bench struct {
 	output, shape      string
 	html, before       string
 	peak               float64
-	ops                bool
+	ops, products      bool
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -88,7 +88,8 @@ func (a *app) benchCommand() *cobra.Command {
   tern bench -m model.gguf -p 0 -d 128 -b 1,32,64
   tern bench --shape ternary-bonsai-1.7b -p 512 -n 128 -d 0,4096
   tern bench --output csv --peak 4800
-  tern bench --ops -n 0                # time by kernel`,
+  tern bench --ops -n 0                # time by kernel
+  tern bench --products --shape ternary-bonsai-8b -p 1,32,512`,
 		Args: usage(cobra.NoArgs),
 		RunE: interruptible(func(ctx context.Context, _ []string) error { return b.run(ctx) }),
 	}
@@ -106,6 +107,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.StringVar(&b.before, "compare", "", "`file` of an earlier run (-o json): tells the ratio of each test to it")
 	f.StringVar(&b.html, "html", "", "with --ops: `file` for a page with each kernel against the memory's bound")
 	f.BoolVar(&b.ops, "ops", false, "print the time of each kernel instead, where the device has timestamps")
+	f.BoolVar(&b.products, "products", false, "check and time each implementation of the matrix products of a layer of --shape instead, for -p tokens")
 	return cmd
 }
 
@@ -124,9 +126,15 @@ func (b *bench) run(ctx context.Context) error {
 		if n < 0 {
 			return usagef("-p, -n, -d and --chunk must not be negative")
 		}
+		if n > math.MaxInt32 {
+			return usagef("-p, -n, -d and --chunk: %d is too large", n)
+		}
 	}
 	if len(b.streams) == 0 || slices.Min(b.streams) < 1 {
 		return usagef("--batch: want at least one stream")
+	}
+	if b.products {
+		return b.timeProducts(ctx)
 	}
 	if !(b.peak >= 0) {
 		return usagef("--peak %g: want GB/s", b.peak)

@@ -241,6 +241,12 @@ func TestBench(t *testing.T) {
 	if len(list) != 2 || list[1].test() != "tg4 x 3 @ d8" || list[0].Ratio <= 0 || list[1].Ratio <= 0 {
 		t.Errorf("three streams compared with an earlier run: %+v", list)
 	}
+	products := prepare(t, "", "bench", "--products", "--shape", "tiny", "-p", "1,3").exits(t, 0).out.String()
+	if !strings.Contains(products, "mul_mat_q2_0_i8\n") || strings.Count(products, "1024 x 256") < 4 {
+		t.Errorf("products:\n%s", products)
+	}
+	prepare(t, "", "bench", "--products", "--shape", "tiny", "-p", "1", "--kernels", wrongKernel(t, "mul_mat_q2_0_i8")).exits(t, exitFailure).complains(t, "the reference has")
+	prepare(t, "", "bench", "--products", "--shape", "tiny-hybrid").exits(t, exitFailure).complains(t, "dense model")
 	prepare(t, "", "bench", "--compare", "../../README.md").exits(t, exitFailure).complains(t, "bench -o json")
 	prepare(t, "", "bench", "-p", "4096").exits(t, exitFailure).complains(t, "2048")
 	prepare(t, "", "bench", "--ops", "--device", "reference").exits(t, exitFailure).complains(t, "timestamps")

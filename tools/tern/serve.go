@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ternvk/tern/model"
+	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/tools/internal/buildinfo"
 	"github.com/ternvk/tern/tools/serve"
 	"github.com/ternvk/tern/tools/serve/sched"
@@ -83,8 +84,10 @@ func (s *service) check() error {
 		return usagef("--parallel %d: want 1 to 1024", s.parallel)
 	case s.chunk < s.parallel+model.PagePositions || s.chunk > 16384:
 		return usagef("--chunk %d: want %d, for --parallel %d, to 16384", s.chunk, s.parallel+model.PagePositions, s.parallel)
-	case s.queue < 0 || s.maxBody < 1 || s.maxWait <= 0:
+	case s.queue < 1 || s.maxBody < 1 || s.maxWait <= 0:
 		return usagef("--queue, --max-body and --max-wait must be positive")
+	case s.maxBody > 1<<20:
+		return usagef("--max-body %d: want at most %d MiB", s.maxBody, 1<<20)
 	}
 	return nil
 }
@@ -110,8 +113,13 @@ func (s *service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Context == 0 {
+	switch o.Context {
+	case 0:
 		o.Context = min(info.TrainedContext, defaultContext)
+	case mostThatFit:
+		if o.Context, err = s.mostContext(file, o); err != nil {
+			return err
+		}
 	}
 	if s.key == "" {
 		s.key = os.Getenv(keyVariable)
@@ -151,6 +159,15 @@ func (s *service) run(ctx context.Context) error {
 		return cause
 	}
 	return err
+}
+
+// mostContext is the largest context that fits the device.
+func (s *service) mostContext(file *gguf.File, o model.Options) (n int, err error) {
+	if o.Executor, err = s.executor(s.app.device); err != nil {
+		return 0, err
+	}
+	n, err = s.fit(file, o)
+	return n, errors.Join(err, o.Executor.Close())
 }
 
 // load opens the model on the device.

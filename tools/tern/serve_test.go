@@ -36,7 +36,7 @@ func TestServeCommand(t *testing.T) {
 	var said safeBuffer
 	a := &app{in: strings.NewReader(""), out: io.Discard, err: &said}
 	root := a.root()
-	root.SetArgs([]string{"serve", "--port", "0", "--device", "reference", "--parallel", "2", "-c", "128", "--alias", "tiny"})
+	root.SetArgs([]string{"serve", "--port", "0", "--device", "reference", "--parallel", "2", "-c", "-1", "--alias", "tiny"})
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	done := make(chan error, 1)
@@ -79,6 +79,8 @@ func TestServeFlags(t *testing.T) {
 		"--parallel": {"--parallel", "0"},
 		"--chunk":    {"--parallel", "64", "--chunk", "100"},
 		"--max-body": {"--max-body", "0"},
+		"--queue":    {"--queue", "0"},
+		"at most":    {"--max-body", "9007199254740993"},
 	} {
 		var out, err bytes.Buffer
 		if status := execute(append([]string{"serve"}, args...), strings.NewReader(""), &out, &err); status != exitUsage || !strings.Contains(err.String(), want) {
