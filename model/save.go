@@ -245,6 +245,9 @@ func checkSum(r io.Reader, sum hash.Hash) error {
 // SaveFile saves to a file, which is whole or not there: it is written beside
 // path and renamed.
 func (s *Session) SaveFile(path string) (err error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err

@@ -33,6 +33,9 @@ func (a *app) compareCommand() *cobra.Command {
 			if tokens < 0 || from < 0 {
 				return usagef("--tokens and --from must not be negative")
 			}
+			if err := a.apart(html); err != nil {
+				return err
+			}
 			c, err := a.openPair(ctx, with)
 			if err != nil {
 				return err

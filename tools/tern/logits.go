@@ -38,6 +38,9 @@ func (a *app) logitsCommand() *cobra.Command {
 			if (ids == "") == (len(args) == 0) {
 				return usagef("either a text or --ids is needed")
 			}
+			if err := a.apart(output); err != nil {
+				return err
+			}
 			m, err := a.open(ctx, model.Options{})
 			if err != nil {
 				return err
@@ -46,6 +49,9 @@ func (a *app) logitsCommand() *cobra.Command {
 			tokens, err := a.tokens(ctx, m.Model, ids, args, special)
 			if err != nil {
 				return err
+			}
+			if len(tokens) > m.Context() {
+				return fmt.Errorf("%s: %d tokens in a context of %d: %w", m.File().Name, len(tokens), m.Context(), model.ErrContextFull)
 			}
 			sum, err := writeFile(output, func(w io.Writer) error { return a.writeLogits(ctx, m.Model, tokens, w) })
 			if err != nil {
@@ -112,6 +118,16 @@ func (a *app) writeLogits(ctx context.Context, m *model.Model, tokens []int32, w
 		}
 		if progress != nil {
 			progress(uint64(to), uint64(len(tokens)))
+		}
+	}
+	return nil
+}
+
+// apart refuses a file to write that is one to read, or the model.
+func (a *app) apart(out string, in ...string) error {
+	for _, in := range append(in, a.model) {
+		if out != "" && in != "" && sameFile(in, out) {
+			return usagef("%s is both read and written", out)
 		}
 	}
 	return nil

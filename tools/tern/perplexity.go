@@ -67,6 +67,9 @@ func (q *quality) run(ctx context.Context) error {
 	case q.context != 0 && q.context < 4:
 		return usagef("--context %d: want 4 or more", q.context)
 	}
+	if err := errors.Join(q.apart(q.html, q.text, q.base), q.apart(q.base, q.text)); err != nil {
+		return err
+	}
 	r := &perplexity.Run{Header: perplexity.Header{Context: q.context}}
 	text := []byte(nil)
 	var err error

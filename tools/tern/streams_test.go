@@ -40,6 +40,8 @@ func TestOutputToDevice(t *testing.T) {
 	}
 	prepare(t, "", "logits", "--ids", "1", "-o", link).exits(t, exitFailure).complains(t, "not a regular file")
 	prepare(t, "", "synth", link).exits(t, exitFailure).complains(t, "not a regular file")
+	prepare(t, "", "perplexity", "-f", "../../testdata/perplexity/sprig.txt", "-c", "64", "--chunks", "1", "--kl-divergence-base", link).
+		exits(t, exitFailure).complains(t, "not a regular file")
 }
 
 // Prompts that are no text, or nothing at all, are answered.
@@ -129,4 +131,21 @@ func TestInterrupted(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v are left: %v", left, err)
 	}
+}
+
+// What is read is not written over, and too much is refused before it is computed.
+func TestOutputIsInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"logits", "-m", path, "--ids", "1", "-o", path}, {"compare", "-m", path, "--html", path},
+		{"perplexity", "-f", path, "--html", path}, {"perplexity", "-f", path, "--kl-divergence-base", path},
+		{"perplexity", "--kl-divergence", "--kl-divergence-base", path, "--html", path},
+	} {
+		prepare(t, "", args...).exits(t, exitUsage).complains(t, "both read and written")
+	}
+	long := strings.Repeat("1,", 3000)
+	prepare(t, "", "logits", "--ids", long, "-o", path).exits(t, exitFailure).complains(t, "3000 tokens in a context of 2048")
 }

@@ -83,6 +83,9 @@ type Writer struct {
 
 // Create begins a file. Close or Abort must be called.
 func Create(path string, h Header) (*Writer, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
 	if err != nil {
 		return nil, err
