@@ -44,6 +44,13 @@ func TestErrors(t *testing.T) {
 		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}]} {}`, 400, "", "text after"},
 		{"POST", "/v1/chat/completions", `{"messages": 3}`, 400, "messages", "messages"},
 		{"POST", "/v1/chat/completions", `{"messages": []}`, 400, "messages", "none"},
+		{"POST", "/v1/chat/completions", `{}`, 400, "messages", "none"},
+		{"POST", "/v1/chat/completions", `[]`, 400, "", "the request: a JSON array, want an object"},
+		{"POST", "/v1/chat/completions", `{"messages": [1]}`, 400, "messages", "messages: a JSON number, want an object"},
+		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1.5}`, 400, "max_tokens", "want a whole number"},
+		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "tools": 5}`, 400, "tools", "want a list"},
+		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "logit_bias": {"999999": 1}}`, 400, "logit_bias", "the vocabulary has"},
+		{"POST", "/v1/embeddings", `{}`, 400, "input", "no input"},
 		{"POST", "/v1/chat/completions", `{"messages": [{"content": "x"}]}`, 400, "messages", "role"},
 		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]}`, 400, "messages", `"image_url": this model reads text only`},
 		{"POST", "/v1/chat/completions", `{"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}`, 400, "messages", "text only"},
@@ -116,6 +123,7 @@ func TestGuard(t *testing.T) {
 		{"/v1/models", nil, 401},
 		{"/v1/models", []string{"Authorization", "Bearer wrong"}, 401},
 		{"/v1/models", []string{"Authorization", "Bearer secret"}, 200},
+		{"/v1/models", []string{"Authorization", "bearer secret"}, 200},
 		{"/metrics", nil, 401},
 		{"/api/tags", nil, 401},
 		{"/health", nil, 200},
@@ -524,5 +532,19 @@ func TestKeepAlive(t *testing.T) {
 	c.post("/api/generate", dict{"model": "sprig", "prompt": "x", "stream": false, "keep_alive": "5m", "options": dict{"num_predict": 1}})
 	if !c.engine.Status().Loaded {
 		t.Error("unloaded after a request that wants it kept")
+	}
+}
+
+// A request that breaks off is the client's fault.
+func TestBrokenBody(t *testing.T) {
+	c := small(t, nil)
+	conn, err := net.Dial("tcp", c.h.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, " 400 ") {
+		t.Errorf("%q, %v", line, err)
 	}
 }

@@ -75,7 +75,7 @@ func (s *Server) chatTasks(r *chatRequest, client string) ([]*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	bias, err := r.bias()
+	bias, err := r.bias(s.info.Vocab)
 	if err != nil {
 		return nil, err
 	}

@@ -35,15 +35,15 @@ type completionRequest struct {
 // maxPrompts bounds the prompts of a request.
 const maxPrompts = 64
 
-// prompts reads a prompt: text, ids, or a list of one of these.
-func (s *Server) prompts(data json.RawMessage, parseSpecial bool) ([][]int32, error) {
+// prompts reads the prompt of a field: text, ids, or a list of one of these.
+func (s *Server) prompts(field string, data json.RawMessage, parseSpecial bool) ([][]int32, error) {
 	o := token.Options{ParseSpecial: parseSpecial, AddSpecial: true}
 	var text texts
 	var ids []int32
 	var lists [][]int32
 	switch {
 	case len(data) == 0 || string(data) == "null":
-		return nil, invalid("prompt", "there is no prompt")
+		return nil, invalid(field, "there is no %s", field)
 	case json.Unmarshal(data, &text) == nil:
 		for _, t := range text {
 			lists = append(lists, s.tokens.Encode(t, o))
@@ -52,18 +52,18 @@ func (s *Server) prompts(data json.RawMessage, parseSpecial bool) ([][]int32, er
 		lists = [][]int32{ids}
 	case json.Unmarshal(data, &lists) == nil:
 	default:
-		return nil, invalid("prompt", "prompt: want text, ids of tokens, or a list of these")
+		return nil, invalid(field, "%s: want text, ids of tokens, or a list of these", field)
 	}
 	if len(lists) == 0 || len(lists) > maxPrompts {
-		return nil, invalid("prompt", "prompt: %d of them, want 1 to %d", len(lists), maxPrompts)
+		return nil, invalid(field, "%s: %d of them, want 1 to %d", field, len(lists), maxPrompts)
 	}
 	for _, list := range lists {
 		if len(list) == 0 {
-			return nil, invalid("prompt", "prompt: it is empty")
+			return nil, invalid(field, "%s: it is empty", field)
 		}
 		for _, id := range list {
 			if id < 0 || int(id) >= s.info.Vocab {
-				return nil, invalid("prompt", "prompt: token id %d, the vocabulary has %d", id, s.info.Vocab)
+				return nil, invalid(field, "%s: token id %d, the vocabulary has %d", field, id, s.info.Vocab)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Server) completionTasks(r *completionRequest, client string) ([]*task, 
 	if err != nil {
 		return nil, err
 	}
-	bias, err := r.bias()
+	bias, err := r.bias(s.info.Vocab)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Server) completionTasks(r *completionRequest, client string) ([]*task, 
 	if err != nil {
 		return nil, err
 	}
-	lists, err := s.prompts(r.Prompt, r.ParseSpecial == nil || *r.ParseSpecial)
+	lists, err := s.prompts("prompt", r.Prompt, r.ParseSpecial == nil || *r.ParseSpecial)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func (s *Server) embed(r *http.Request, input json.RawMessage, pooling string) (
 	if pooling != "" && pooling != "mean" && pooling != "last" {
 		return nil, 0, invalid("pooling", "pooling %q: want mean or last", pooling)
 	}
-	lists, err := s.prompts(input, false)
+	lists, err := s.prompts("input", input, false)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -91,20 +93,53 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func readJSON(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	if err := d.Decode(v); err != nil {
-		var field *json.UnmarshalTypeError
-		switch {
-		case errors.As(err, &field):
-			name := strings.TrimPrefix(field.Field, "samplingParams.") // which is embedded
-			return invalid(name, "%s: a JSON %s, want %s", name, field.Value, field.Type)
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return invalid("", "the request has no body")
 		}
-		return invalid("", "the request is no JSON: %v", err)
+		return badJSON("", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return invalid("", "text after the JSON of the request")
 	}
 	return nil
+}
+
+// badJSON says what is wrong with a field, or with the request for "", in JSON's words
+// and not Go's.
+func badJSON(name string, err error) error {
+	subject := name
+	if name == "" {
+		subject = "the request"
+	}
+	var field *json.UnmarshalTypeError
+	if !errors.As(err, &field) {
+		return invalid(name, "%s is no JSON: %v", subject, err)
+	}
+	within := strings.TrimPrefix(field.Field, "samplingParams.") // which is embedded
+	switch {
+	case within != "" && name == "":
+		name, subject = within, within
+	case within != "":
+		subject += ": " + within
+	}
+	return invalid(name, "%s: a JSON %s, want %s", subject, field.Value, jsonKind(field.Type))
+}
+
+// jsonKind is what a Go type is called in JSON.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number of at most " + strconv.Itoa(t.Bits()) + " bits"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }
 
 // clientGone reports whether an error only says that nobody listens any more.

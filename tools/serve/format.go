@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 
 	"github.com/ternvk/tern/model/chat"
@@ -93,6 +94,15 @@ type toolChoice struct {
 	forced []constrain.Function // of which one must be called; nil: none must
 }
 
+// badTools says what is wrong with tools.
+func badTools(err error) error {
+	var field *json.UnmarshalTypeError
+	if errors.As(err, &field) {
+		return badJSON("tools", err)
+	}
+	return invalid("tools", "%v", err)
+}
+
 // readToolChoice reads tools and tool_choice.
 func readToolChoice(tools, choice json.RawMessage) (c toolChoice, err error) {
 	var list []struct {
@@ -103,7 +113,7 @@ func readToolChoice(tools, choice json.RawMessage) (c toolChoice, err error) {
 	}
 	if len(tools) > 0 && string(tools) != "null" {
 		if c.tools, err = chat.ParseTools(tools); err != nil {
-			return c, invalid("tools", "%v", err)
+			return c, badTools(err)
 		}
 		_ = json.Unmarshal(tools, &list) // it has just been read
 	}

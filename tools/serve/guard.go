@@ -46,7 +46,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			}
 		}
 		if s.o.APIKey != "" && !open(r.URL.Path) {
-			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			given := r.Header.Get("Authorization")
+			if scheme, key, ok := strings.Cut(given, " "); ok && strings.EqualFold(scheme, "Bearer") {
+				given = key
+			}
 			sum := sha256.Sum256([]byte(given))
 			if subtle.ConstantTimeCompare(sum[:], key[:]) != 1 {
 				w.Header().Set("WWW-Authenticate", "Bearer")
@@ -73,8 +76,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		_ = c.SetReadDeadline(time.Time{})
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	var size *http.MaxBytesError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &apiError{http.StatusRequestTimeout, "invalid_request_error", "", "body_timeout", "the request did not come within " + s.bodyTime.String()}
+	case err != nil && !errors.As(err, &size):
+		return invalid("", "the request broke off: %v", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return err

@@ -65,7 +65,7 @@ func (p *samplingParams) settings(file model.Sampling, i int) (model.Sampling, e
 }
 
 // bias reads logit_bias: ids of tokens as text.
-func (p *samplingParams) bias() (map[int32]float32, error) {
+func (p *samplingParams) bias(vocab int) (map[int32]float32, error) {
 	if len(p.LogitBias) > 1024 {
 		return nil, invalid("logit_bias", "logit_bias: %d tokens, at most 1024", len(p.LogitBias))
 	}
@@ -74,6 +74,9 @@ func (p *samplingParams) bias() (map[int32]float32, error) {
 		id, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || id < 0 || !(v >= -100 && v <= 100) {
 			return nil, invalid("logit_bias", "logit_bias: %q: %g: want ids of tokens and numbers from -100 to 100", text, v)
+		}
+		if int(id) >= vocab {
+			return nil, invalid("logit_bias", "logit_bias: token id %d, the vocabulary has %d", id, vocab)
 		}
 		bias[int32(id)] = v
 	}

@@ -68,8 +68,10 @@ func (s *Server) closeThought(p *prompt) {
 // the arguments of calls are objects.
 func normalise(data json.RawMessage) (json.RawMessage, error) {
 	var list []map[string]json.RawMessage
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, invalid("messages", "messages: %v", err)
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &list); err != nil {
+			return nil, badJSON("messages", err)
+		}
 	}
 	if len(list) == 0 {
 		return nil, invalid("messages", "messages: there are none")
@@ -133,7 +135,7 @@ func callObjects(at string, data json.RawMessage) (json.RawMessage, error) {
 	}
 	var calls []map[string]json.RawMessage
 	if err := json.Unmarshal(data, &calls); err != nil {
-		return nil, invalid("messages", "%s: tool_calls: %v", at, err)
+		return nil, invalid("messages", "%s: tool_calls: want a list of objects", at)
 	}
 	for _, c := range calls {
 		var f map[string]json.RawMessage
