@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -130,7 +131,9 @@ func (l plainLines) Readline() (string, error) {
 
 func (plainLines) Close() error { return nil }
 
-// fatal reports whether no later turn can succeed after an error.
+// fatal reports whether no later turn can succeed after an error: the device is lost, or
+// answers cannot be written.
 func fatal(err error) bool {
-	return errors.Is(err, graph.ErrDeviceLost) || errors.Is(err, graph.ErrClosed)
+	var output *fs.PathError
+	return errors.As(err, &output) || errors.Is(err, graph.ErrDeviceLost) || errors.Is(err, graph.ErrClosed)
 }

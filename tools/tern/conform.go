@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,6 +87,11 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 	}
 	if f.json == "-" && f.junit == "-" {
 		return usagef("--json and --junit: only one of them can go to standard output")
+	}
+	for i, path := range []string{f.json, f.junit, f.html} {
+		if path != "" && path != "-" && slices.Contains([]string{f.json, f.junit, f.html}[:i], path) {
+			return usagef("%s cannot hold two reports", path)
+		}
 	}
 	o := f.Options
 	o.Vectors = kernels.Files

@@ -149,8 +149,10 @@ func writeFile(path string, write func(io.Writer) error) (sum string, err error)
 		}
 	}()
 	h, b := sha256.New(), bufio.NewWriterSize(f, 1<<20)
-	err = errors.Join(write(io.MultiWriter(b, h)), b.Flush(), f.Chmod(0o644), f.Close())
-	if err == nil {
+	if err = write(io.MultiWriter(b, h)); err == nil {
+		err = b.Flush()
+	}
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	return hex.EncodeToString(h.Sum(nil)), err

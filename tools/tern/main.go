@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -44,16 +45,20 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // execute runs one command and returns the exit status.
 func execute(args []string, in io.Reader, out, err io.Writer) int {
-	a := &app{in: in, out: out, err: err}
+	answers := &output{to: out}
+	a := &app{in: in, out: answers, err: err}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	root.SetOut(answers)
 	root.SetErr(err)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second one ends the program at once
 	fail := root.ExecuteContext(ctx)
+	if fail == nil {
+		fail = answers.failed()
+	}
 	switch usage := (usageError{}); {
 	case fail == nil:
 		return 0
@@ -68,6 +73,31 @@ func execute(args []string, in io.Reader, out, err io.Writer) int {
 		}
 		return exitFailure
 	}
+}
+
+// output is standard output, which remembers that it could not be written: no command
+// succeeds whose answer nobody gets.
+type output struct {
+	to  io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		o.err = err
+		o.mu.Unlock()
+	}
+	return n, err
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // root builds the command tree.

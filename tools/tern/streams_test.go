@@ -21,12 +21,25 @@ func TestFullOutput(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "Who are you?"}, {"devices"}, {"devices", "--json"}, {"inspect"}, {"inspect", "--json"}, {"inspect", "--graph", "1"},
 		{"tokenize", "a"}, {"tokenize", "--ids", "a"}, {"tokenize", "--json", "a"}, {"version"}, {"verify"}, {"compare", "--tokens", "2"},
+		{"conform", "--filter", "rms_norm_i8", "--cases", "1", "--device", "reference"}, {"--help"},
 		{"logits", "--ids", "1", "-o", filepath.Join(t.TempDir(), "x")}, {"bench", "-p", "4", "-n", "0", "-r", "1"},
 	} {
 		c := prepare(t, "", args...)
 		c.Stdout = full
 		c.exits(t, exitFailure).complains(t, "no space left")
 	}
+}
+
+// A chat whose answers cannot be written ends.
+func TestFullChat(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	c := prepare(t, "Hello\nWho are you?\n", "chat", "--device", "reference", "-n", "2")
+	c.Stdout = full
+	c.exits(t, exitFailure).complains(t, "no space left")
 }
 
 // A device is no file to replace.
