@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // hub serves the embedded model under a short name, as Hugging Face would; its bytes stop
 // after limit, if that is not 0.
-func hub(t *testing.T, limit *int) *httptest.Server {
+func hub(t *testing.T, limit *atomic.Int64) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/prism-ml/Ternary-Bonsai-1.7B-gguf/resolve/main/") {
@@ -25,9 +26,9 @@ func hub(t *testing.T, limit *int) *httptest.Server {
 			return
 		}
 		w.Header().Set("X-Linked-Etag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(sprig.Model))))
-		if *limit > 0 {
+		if n := limit.Load(); n > 0 {
 			w.Header().Set("Content-Length", fmt.Sprint(len(sprig.Model)))
-			w.Write(sprig.Model[:*limit])
+			w.Write(sprig.Model[:n])
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		}
@@ -39,7 +40,8 @@ func hub(t *testing.T, limit *int) *httptest.Server {
 
 // A model is pulled by its short name and run by it; half a download is never run.
 func TestPull(t *testing.T) {
-	limit := 1 << 20
+	var limit atomic.Int64
+	limit.Store(1 << 20)
 	s := hub(t, &limit)
 	models := filepath.Join(t.TempDir(), "модели ☃")
 	tern := func(args ...string) *command {
@@ -69,7 +71,7 @@ func TestPull(t *testing.T) {
 		t.Fatalf("%v, %v: want a part", info, err)
 	}
 	tern("run", "bonsai-1.7b", question).exits(t, exitUsage).complains(t, "bonsai-1.7b")
-	limit = 0
+	limit.Store(0)
 	c = tern("pull", "bonsai-1.7b").exits(t, 0)
 	path := strings.TrimSpace(c.out.String())
 	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, sprig.Model) {
