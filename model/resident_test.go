@@ -18,7 +18,7 @@ func TestResidentEqualsDispatches(t *testing.T) {
 	plain := device(t, runtime.Options{Disable: []string{"resident"}})
 	forced := device(t, runtime.Options{Force: []string{"resident"}})
 	if !forced.Plan().Has("resident") {
-		t.Skip("the device has no buffer addresses")
+		t.Skip("the device does not run resident kernels")
 	}
 	ids := noise(270)
 	whole := newSession(t, openSprig(t, Options{Executor: plain, Context: 512}))
@@ -65,7 +65,7 @@ func TestLateResident(t *testing.T) {
 	plain := device(t, runtime.Options{Disable: []string{"resident"}})
 	late := device(t, runtime.Options{Force: []string{"resident"}, Test: runtime.Test{Late: true}})
 	if !late.Plan().Has("resident") {
-		t.Skip("the device has no buffer addresses")
+		t.Skip("the device does not run resident kernels")
 	}
 	ids := noise(3)
 	want := evalPieces(t, openSprig(t, Options{Executor: plain, Context: 64}), ids, 1)

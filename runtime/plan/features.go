@@ -37,8 +37,13 @@ var features = []feature{
 	{"local1024", "local", local(1024), nil},
 	{"shared32k", "shared", shared(32 << 10), nil},
 	{"shared48k", "shared", shared(48 << 10), nil},
-	{"resident", "", func(s *Snapshot) bool { return s.Address && s.Type == Discrete && s.Processors > 0 }, func(s *Snapshot) bool { return s.Address }},
+	{"resident", "", func(s *Snapshot) bool { return s.Address && s.Type == Discrete && s.Processors > 0 },
+		func(s *Snapshot) bool { return s.Address && s.DriverID != swiftShader }},
 }
+
+// swiftShader is the VkDriverId of a driver whose compiler takes gigabytes for the
+// resident kernel.
+const swiftShader = 10
 
 // needsEnabling reports whether a device must be created with the feature;
 // limits and the default subgroup size are there without asking.
