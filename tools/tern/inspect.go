@@ -70,6 +70,9 @@ func (a *app) inspectCommand() *cobra.Command {
 				return usagef("--graph %d: want 1 or more", nodes)
 			}
 			if len(args) == 1 {
+				if a.model != "" {
+					return usagef("-m %s beside %s: want one model", a.model, args[0])
+				}
 				a.model = args[0]
 			}
 			s, err := a.source(ctx)

@@ -92,6 +92,8 @@ func (q *storing) quantize(ctx context.Context, args []string) error {
 		return usagef("--type is needed: %s", strings.Join(quantize.TypeNames(), ", "))
 	case out == "" && !q.check:
 		return usagef("OUT is needed, or --check")
+	case q.model != "":
+		return usagef("-m %s beside %s: want one model", q.model, args[0])
 	}
 	q.model = args[0]
 	in, err := q.source(ctx)
