@@ -90,7 +90,7 @@ func (a *app) benchCommand() *cobra.Command {
   tern bench --output csv --peak 4800
   tern bench --ops -n 0                # time by kernel
   tern bench --products --shape ternary-bonsai-8b -p 1,32,512`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: interruptible(func(ctx context.Context, _ []string) error { return b.run(ctx) }),
 	}
 	f := cmd.Flags()

@@ -28,7 +28,7 @@ func (a *app) chatCommand() *cobra.Command {
 		Example: `  tern chat
   tern chat -m model.gguf --system "Answer in one sentence." --temp 0.7
   printf 'Hello!\nWho are you?\n' | tern chat`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := chatting.check(); err != nil {
 				return err

@@ -28,7 +28,7 @@ func (a *app) compareCommand() *cobra.Command {
 		Example: `  tern compare                         # the best device against the reference
   tern compare --device 0 --with 1 -m model.gguf --tokens 64
   tern compare --kernel mul_mat_q2_0_i8= --from 17`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: interruptible(func(ctx context.Context, _ []string) error {
 			if tokens < 0 || from < 0 {
 				return usagef("--tokens and --from must not be negative")

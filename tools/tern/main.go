@@ -174,6 +174,14 @@ func (w waiting) Read(p []byte) (int, error) {
 	}
 }
 
+// onlyFlags is the check of commands whose model is named by a flag alone.
+func onlyFlags(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: a model is named with -m", args[0])
+	}
+	return nil
+}
+
 // usage makes the errors of a check of arguments usage errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

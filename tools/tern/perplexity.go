@@ -37,7 +37,7 @@ func (a *app) perplexityCommand() *cobra.Command {
 		Example: `  tern perplexity -m model.gguf -f wiki.test.raw
   tern perplexity -m model-f16.gguf -f wiki.test.raw --activations f32 --kl-divergence-base base.kld
   tern perplexity -m model-q2_0.gguf --kl-divergence-base base.kld --kl-divergence --html report.html`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: interruptible(func(ctx context.Context, _ []string) error { return q.run(ctx) }),
 	}
 	f := cmd.Flags()

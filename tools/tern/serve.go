@@ -57,7 +57,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Example: `  tern serve
   tern serve -m model.gguf --port 11434 --parallel 16 -c 8192 --keep-alive 5m
   TERN_API_KEY=secret tern serve --host 0.0.0.0 --cors https://app.example.org`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: interruptible(func(ctx context.Context, _ []string) error { return s.run(ctx) }),
 	}
 	f := cmd.Flags()
@@ -72,6 +72,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.IntVar(&s.queue, "queue", 256, "requests that wait at most; more get 503")
 	f.DurationVar(&s.maxWait, "max-wait", time.Minute, "how long a request waits for a place before it gets 503")
 	f.DurationVar(&s.keepAlive, "keep-alive", -1, "unload the model after this long without requests (default: never)")
+	f.Lookup("keep-alive").DefValue = "0s" // the text says it
 	f.IntVar(&s.maxBody, "max-body", 16, "`MiB` of a request at most")
 	return cmd
 }

@@ -34,7 +34,7 @@ func (a *app) verifyCommand() *cobra.Command {
   tern verify --full --every-way
   tern verify -m synth:wide --activations f32
   tern verify -m model.gguf --device 1`,
-		Args: usage(cobra.NoArgs),
+		Args: usage(onlyFlags),
 		RunE: interruptible(func(ctx context.Context, _ []string) error {
 			s, err := a.source(ctx)
 			if err != nil {
