@@ -137,7 +137,7 @@ func open(t *testing.T, data []byte, o Options) *Model {
 // the race detector is at work: there it takes ten times as long and finds nothing.
 func sequential(t *testing.T) {
 	if testing.Short() {
-		t.Skip("not under the race detector")
+		t.Skip("not with -short, which the race detector runs with")
 	}
 }
 
