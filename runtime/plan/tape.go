@@ -350,14 +350,21 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			step := local / 16
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, step), (1<<18+slices-1)/slices
-			if (units+groups-1)/groups*slices > s.Words[stepMost] && s.Words[stepMost]%step != 0 {
-				return nil // what is loaded ahead would not be what comes next
+			step, mine := local/16, (units+groups-1)/groups
+			per, ok := reciprocal(slices, mine*slices)
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, step), per
+			if !ok || mine*slices > s.Words[stepMost] && s.Words[stepMost]%step != 0 {
+				return nil // too much for one workgroup, or what is loaded ahead would not be what comes next
 			}
 		}
 	}
 	return t
+}
+
+// reciprocal is the factor r with which the kernel divides: i*r>>18 = i/per for all i up
+// to most, in 32 bits; false if most is too large for that.
+func reciprocal(per, most uint32) (r uint32, ok bool) {
+	return (1<<18 + per - 1) / per, uint64(most)*uint64(per) < 1<<18 && most/per < 1<<14
 }
 
 // most is the largest multiple of per within limit that, if possible, is one of step
