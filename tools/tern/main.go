@@ -109,6 +109,7 @@ func (a *app) root() *cobra.Command {
 			"Without -m the embedded model answers.\n\n" +
 			"Environment: " + runtime.DisableVariable + " switches features of devices and parts of the runtime off, a list with commas of\n  " +
 			strings.Join(plan.Words(), " ") + "\n" +
+			runtime.ForceVariable + " uses features, of the same words, that the device has but does not gain from.\n" +
 			runtime.CacheVariable + " is the folder of the pipeline cache, off for none (default: tern in the user's cache folder).",
 		Example: `  tern run "What is the capital of France?"
   tern chat -m Ternary-Bonsai-1.7B-Q2_0_g64.gguf

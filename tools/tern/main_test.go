@@ -165,7 +165,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	c := prepare(t, "").exits(t, 0)
-	for _, part := range []string{"Available Commands:", "TERN_DISABLE", "coopmat", "TERN_CACHE"} {
+	for _, part := range []string{"Available Commands:", "TERN_DISABLE", "coopmat", "TERN_FORCE", "TERN_CACHE"} {
 		if !strings.Contains(c.out.String(), part) {
 			t.Errorf("tern alone does not tell of %q: %q", part, c.out.String())
 		}
