@@ -6,10 +6,14 @@
 #include "cache.glsl"
 #include "q2_0.glsl"
 // A whole token in one dispatch: as many workgroups as the device holds at once
-// stay on it, take the steps of a tape one after the other and meet at a barrier
-// of the grid behind each. A step is one or more nodes of a graph, with the words
-// of their contracts (runtime/plan/tape.go). While a workgroup waits it has the
-// weights of its first rows of the next product under way.
+// stay on it and take the steps of a tape one after the other. A step is one or more
+// nodes of a graph, with the words of their contracts (runtime/plan/tape.go).
+//
+// Nothing makes all of them wait for each other. What passes from step to step lies in
+// an arena, each word of which is EMPTY when a dispatch starts and written once: a
+// reader asks for the words that it needs until they are there (take). Dispatches use
+// two arenas in turn; each empties that of the next. While a workgroup waits it has
+// the weights of its first rows of the next product under way.
 // HEAD is the dimension of heads, QUERIES the query heads that read a kv head.
 layout(local_size_x = LOCAL) in;
 layout(constant_id = 3) const uint MAX_NB = 4u; // blocks of the longest product
@@ -18,21 +22,24 @@ layout(constant_id = 5) const uint HIDDEN = 256u;
 
 #define STEP_WORDS 32u
 layout(binding = 0) readonly buffer Tape { uint tape[]; };
-layout(binding = 1) coherent volatile buffer Meeting { uint arrived; };
+layout(binding = 1) coherent buffer Turn { uint left, turn; }; // workgroups that are done, and the arena in use
 layout(binding = 2) readonly buffer Consts { float consts[]; };
 layout(binding = 3) coherent buffer Batch { uint batch[]; };
 layout(binding = 4) writeonly buffer Late { uint late; };
 layout(push_constant) uniform P { uint steps, positions, tables; };
 
 // What lies at the addresses of a step. Weights never change; the rest is written
-// by some workgroups and read by others.
+// by some workgroups and read by others, what is volatile while they run.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightQuads { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WeightPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Quads { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Words { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer WordPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Floats { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Vectors { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counts { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Comings { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer ComingPairs { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer ComingQuads { uvec4 v[]; };
 
 // The words of a step: numbers first, then addresses. plan/tape.go writes them.
 #define OP 0u
@@ -50,16 +57,19 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Ve
 #define CHUNKS 13u
 #define RESULT 8u
 #define TOKEN 8u
+#define QUADS 9u  // of an arena
 #define SLICES 8u // of a row of the product
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
-#define MOST 11u // slices whose sums are in shared memory at once
-#define PER 12u  // 2^18 over the slices of a unit
+#define MOST 11u        // units whose terms are in shared memory at once
+#define PER 12u         // 2^16 over the blocks of a unit
+#define STEP_UNITS 14u  // TEAMS over the blocks of a unit,
+#define STEP_BLOCKS 15u // and the rest
 #define CODES 16u
 #define SCALES 18u
 #define X 20u
 #define Y 22u
-#define X_OUT 24u
+#define COUNTS 24u
 #define OUT 26u
 
 #define OP_EMBED 0u // always the first step, and only that
@@ -85,11 +95,34 @@ uvec2 address(uint i) { return uvec2(two_steps[now + i], two_steps[now + i + 1u]
 shared uvec4 acts[MAX_NB * 4u];
 shared uvec2 pairs[MAX_NB];
 shared vec4 room[ROOM];
-shared uint stop;
-uint pos; // of the token
+shared uint stop; // something did not come for seconds: not all workgroups are on the device
+uint pos;         // of the token
+uint in_turn;     // the arena of this dispatch
+
+// The residual: every workgroup has all of it, invocation i the quads i, i + LOCAL ...
+const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
+vec4 residual[ROUNDS];
+
+const uint FEW = 4u;             // chunks up to which every workgroup joins them for itself
+const uint PART = HEAD_DIM + 4u; // words of a chunk of a head: values, exponent and sum of weights, two of no use
+
+const uint EMPTY = 0x7fedcba9u; // a NaN that publish never writes, and no index
+const uint PATIENCE = 1u << 21;
+
+uint publish(float x) { return floatBitsToUint(x) == EMPTY ? 0x7fc00000u : floatBitsToUint(x); }
+
+// Whether to ask once more.
+bool patient(uint tries) {
+    if (tries < PATIENCE) return true;
+    stop = 1u;
+    late = 1u;
+    return false;
+}
+
+bool missing(uvec4 v) { return any(equal(v, uvec4(EMPTY))); }
 
 #ifndef SHUFFLE
-shared float lanes[LOCAL];
+shared vec4 lanes[LOCAL];
 #endif
 
 #include "act_word.glsl"
@@ -101,67 +134,54 @@ shared float lanes[LOCAL];
 
 // The row of the embedding: runtime/ref/get_rows_q2_0.go
 void embed() {
-    uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex, nb = word(NB), row = batch[word(TOKEN)];
-    if (i < nb * 4u) {
-        uint b = i / 4u;
-        uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][i % 4u];
+    uint nb = word(NB), row = batch[word(TOKEN)];
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
+        uint quad = i * LOCAL + gl_LocalInvocationIndex, b = min(quad / 16u, nb - 1u);
+        uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][quad / 4u % 4u];
         uvec2 four = WeightPairs(address(SCALES)).v[(row / GROUP * Q2_0_FOURS(nb) + (b >> SHARE) / 4u) * GROUP + row % GROUP];
         float d = q2_0_half(four, (b >> SHARE) % 4u);
-        Floats y = Floats(address(OUT));
-        for (uint e = 0u; e < 16u; e++) y.v[16u * i + e] = tidy(mul(q2_0_value(q, e), d));
+        [[unroll]] for (uint e = 0u; e < 4u; e++) residual[i][e] = tidy(mul(q2_0_value(q, quad % 4u * 4u + e), d));
     }
 }
 
-// The workgroup has done its part of a step.
-void arrive() {
-    groupMemoryBarrier();
-    barrier();
-    if (gl_LocalInvocationIndex == 0u) {
-        memoryBarrierBuffer();
-        atomicAdd(arrived, 1u);
-    }
+// Empties this workgroup's share of the next dispatch's arena.
+void empty_next() {
+    Quads arena = Quads(address(OUT));
+    for (uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex; i < word(QUADS); i += gl_NumWorkGroups.x * LOCAL) arena.v[i] = uvec4(EMPTY);
 }
 
-// Waits until all workgroups have arrived n times; false if that takes seconds,
-// because not all of them are on the device.
-bool wait(uint n) {
-    if (gl_LocalInvocationIndex == 0u) {
-        uint tries = 0u, all = n * gl_NumWorkGroups.x;
-        while (arrived < all && tries < 1u << 21) tries++;
-        stop = tries >> 21;
-        if (stop != 0u) late = 1u;
-        memoryBarrierBuffer();
-    }
-    barrier();
-    return stop == 0u;
-}
+// Word i of the tape's step s, if there is one.
+uint tape_word(uint s, uint i) { return s < steps && i < STEP_WORDS ? tape[(in_turn * steps + s) * STEP_WORDS + i] : 0u; }
 
 void main() {
     uint lane = gl_LocalInvocationIndex;
-    now = 0u;
-    if (lane < STEP_WORDS) two_steps[lane] = tape[lane];
+    in_turn = turn & 1u;
+    if (lane == 0u) stop = 0u;
+    if (lane < 2u * STEP_WORDS) two_steps[lane] = tape_word(lane / STEP_WORDS, lane % STEP_WORDS);
     pos = batch[positions];
+    place(batch[tables]);
     barrier();
+    now = 0u;
     embed();
-    bool met = true;
-    for (uint s = 1u; s < steps && met; s++) {
+    empty_next();
+    uint coming = tape_word(2u, lane);
+    barrier();
+    for (uint s = 1u; s < steps && stop == 0u; s++) {
+        if (lane < STEP_WORDS) two_steps[now + lane] = coming; // of the step after this one
+        coming = tape_word(s + 2u, lane);
         now = STEP_WORDS - now;
-        if (lane < STEP_WORDS) two_steps[now + lane] = tape[s * STEP_WORDS + lane];
-        arrive();
-        if (word(OP) == OP_PRODUCT) {
-            begin();
-            met = wait(s);
-            product();
-        } else {
-            met = wait(s);
-            switch (word(OP)) {
-            case OP_ATTENTION: attention(); break;
-            case OP_JOIN: join_chunks(); break;
-            case OP_BEST: best(); break;
-            case OP_CHOOSE: choose(); break;
-            }
+        switch (word(OP)) {
+        case OP_PRODUCT: product(); break;
+        case OP_ATTENTION: attention(); break;
+        case OP_JOIN: join_chunks(); break;
+        case OP_BEST: best(); break;
+        case OP_CHOOSE: choose(); break;
         }
+        barrier();
     }
-    // The last to leave makes the meeting ready for the next dispatch.
-    if (met && lane == 0u && atomicAdd(arrived, 1u) + 1u == steps * gl_NumWorkGroups.x) arrived = 0u;
+    // The last to leave turns to the other arena.
+    if (stop == 0u && lane == 0u && atomicAdd(left, 1u) + 1u == gl_NumWorkGroups.x) {
+        left = 0u;
+        turn = 1u - in_turn;
+    }
 }

@@ -15,11 +15,14 @@ type resident struct {
 	*plan.Tape
 	node  node    // the dispatch
 	words *Buffer // of the steps
-	own   *Buffer // what passes from step to step, behind the meeting of the workgroups
+	own   *Buffer // turn, arenas and the rest of what passes from step to step
 	late  *Buffer // for the host: not zero when workgroups waited in vain
 }
 
-const meetingBytes = placeAlignment
+// turnBytes is the room at the begin of the tape's own memory for the count of
+// workgroups that are done and the number of the arena in use; behind it are the two
+// arenas.
+const turnBytes = placeAlignment
 
 // reside looks for a tape in the program and makes its pipeline and memory. mu is held.
 func (p *Program) reside() error {
@@ -36,10 +39,22 @@ func (p *Program) reside() error {
 	}
 	r := &resident{Tape: tape}
 	p.resident = r
-	if r.words, err = d.alloc(graph.Scratch, "tape", uint64(len(tape.Steps))*plan.StepWords*4, d.plan.WantsOf(graph.Scratch)); err != nil {
+	if r.words, err = d.alloc(graph.Scratch, "tape", 2*uint64(len(tape.Steps))*plan.StepWords*4, d.plan.WantsOf(graph.Scratch)); err != nil {
 		return err
 	}
-	if r.own, err = d.alloc(graph.Scratch, "tape's memory", meetingBytes+tape.Own, d.plan.WantsOf(graph.Scratch)); err != nil {
+	if r.own, err = d.alloc(graph.Scratch, "tape's memory", turnBytes+2*tape.Arena+tape.Own, d.plan.WantsOf(graph.Scratch)); err != nil {
+		return err
+	}
+	if err := d.fill(r.own, 0, turnBytes+2*tape.Arena, func(off uint64, p []byte) error {
+		for i := 0; i < len(p); i += 4 {
+			word := uint32(0)
+			if off+uint64(i) >= turnBytes {
+				word = plan.Empty
+			}
+			binary.LittleEndian.PutUint32(p[i:], word)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	if r.late, err = d.alloc(staged, "late", 4, plan.Readback); err != nil {
@@ -88,29 +103,37 @@ func (p *Program) Resident() int {
 	return p.resident.To - p.resident.From
 }
 
-// address is where a reference of a step lies for shaders.
-func (p *Program) address(ref plan.Ref) uint64 {
-	if !ref.Set() {
-		return 0
+// address is where a reference of a step lies for shaders when the arena of the given
+// number is in use.
+func (p *Program) address(ref plan.Ref, arena uint64) uint64 {
+	own := p.resident.own
+	begin := own.block.address + own.offset + turnBytes
+	switch ref.In {
+	case plan.InValue:
+		b, at := p.place(ref.Value)
+		return b.block.address + b.offset + at
+	case plan.InArena:
+		return begin + arena*p.resident.Arena + ref.Offset
+	case plan.InNextArena:
+		return begin + (1-arena)*p.resident.Arena + ref.Offset
+	case plan.InOwn:
+		return begin + 2*p.resident.Arena + ref.Offset
 	}
-	if ref.Value == nil {
-		b := p.resident.own
-		return b.block.address + b.offset + meetingBytes + ref.Own
-	}
-	b, at := p.place(ref.Value)
-	return b.block.address + b.offset + at
+	return 0
 }
 
-// writeTape puts the words of the steps in their buffer.
+// writeTape puts the words of the steps in their buffer, for each arena.
 func (p *Program) writeTape() error {
 	r := p.resident
 	data := make([]byte, 0, r.words.bytes)
-	for _, s := range r.Steps {
-		for _, w := range s.Words {
-			data = binary.LittleEndian.AppendUint32(data, w)
-		}
-		for _, ref := range s.Refs {
-			data = binary.LittleEndian.AppendUint64(data, p.address(ref))
+	for arena := range uint64(2) {
+		for _, s := range r.Steps {
+			for _, w := range s.Words {
+				data = binary.LittleEndian.AppendUint32(data, w)
+			}
+			for _, ref := range s.Refs {
+				data = binary.LittleEndian.AppendUint64(data, p.address(ref, arena))
+			}
 		}
 	}
 	return p.device.put(r.words, data)

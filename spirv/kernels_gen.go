@@ -5175,7 +5175,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "f04ebde49f00a0c9ce6f88c47084d2b7666d2fda21ab3d36a85c2c2935da8d8b",
+		Hash:     "418c4325cb4f8a8c21a8debf7a2386f5f6174243156c472a291af02414ac2875",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5198,7 +5198,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "7da9154466c55bdbb02635bfbeb81a4c34371b7c797b98dbe1509deb04402701",
+		Hash:     "8f5a4a2dd653cc0f901479035c178e4e026f0730f3070c60d7dc38580ed74a1b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5221,7 +5221,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "d87601fa42d3c37052149d540715db9401ffd77caf6e1e5ea31ec2b8f4222f01",
+		Hash:     "e882dcec11b110bbd65d2a41f19eac2ce020e9ad7d175aa7872ba84814d5afe4",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -7,3 +7,13 @@ int dot4(int c, uint a, uint b) {
     return c;
 #endif
 }
+
+// The same with unsigned bytes in a.
+int dot4_unsigned(int c, uint a, uint b) {
+#ifdef DOT
+    return c + dotPacked4x8EXT(a, int(b));
+#else
+    [[unroll]] for (int i = 0; i < 32; i += 8) c += int(bitfieldExtract(a, i, 8)) * bitfieldExtract(int(b), i, 8);
+    return c;
+#endif
+}

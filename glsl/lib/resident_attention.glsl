@@ -32,43 +32,59 @@ void crew_sync() { barrier(); }
 float crew_max(float v) {
     uint lane = gl_LocalInvocationIndex;
     barrier();
-    lanes[lane] = v;
+    lanes[lane].x = v;
     barrier();
-    [[unroll]] for (uint i = 0u; i < 32u; i++) v = lanes[(lane & ~31u) + i] > v ? lanes[(lane & ~31u) + i] : v;
+    [[unroll]] for (uint i = 0u; i < 32u; i++) v = lanes[(lane & ~31u) + i].x > v ? lanes[(lane & ~31u) + i].x : v;
     return v;
 }
 float crew_tree(float v) {
     uint lane = gl_LocalInvocationIndex;
     barrier();
-    lanes[lane] = v;
+    lanes[lane].x = v;
     for (uint h = 16u; h > 0u; h /= 2u) {
         barrier();
-        if (lane % 32u < h) lanes[lane] = add(lanes[lane], lanes[lane + h]);
+        if (lane % 32u < h) lanes[lane].x = add(lanes[lane].x, lanes[lane + h].x);
     }
     barrier();
-    return lanes[lane & ~31u];
+    return lanes[lane & ~31u].x;
 }
 #endif
+
+// Keys that are under way: 8 eighths of a position's, or 4 of each of two.
+uvec4 keys_next[8];
+
+void ask_whole(Quads keys, uint at) { [[unroll]] for (uint d = 0u; d < 8u; d++) keys_next[d] = keys.v[at + d * PAGE]; }
+void ask_halves(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
 
 // The heads of a kv head, one for each crew: queries to room, and, for the last chunk,
 // the new key and value. Invocation l of a crew has the elements l + 32 i.
 void prepare_heads(uint head, bool fresh) {
     uint l = gl_LocalInvocationIndex % 32u, crew = gl_LocalInvocationIndex / 32u, heads = KV_HEADS * QUERIES;
-    Floats x = Floats(address(X));
+    Comings x = Comings(address(X));
     for (uint first = 0u; first < QUERIES + 2u; first += CREWS) {
         uint slot = first + crew;
         bool is_q = slot < QUERIES, is_v = slot == QUERIES + 1u, live = is_q || fresh && slot < QUERIES + 2u;
         uint at = (is_q ? head * QUERIES + slot : heads + (is_v ? KV_HEADS : 0u) + head) * HEAD_DIM;
-        uint norm = is_q ? word(WEIGHT) : word(K_NORM), turn = word(ROPE) + pos * HEAD_DIM;
+        uint norm = is_q ? word(WEIGHT) : word(K_NORM), angles = word(ROPE) + pos * HEAD_DIM;
         float v[EACH], weight[EACH], c[EACH / 2u], s[EACH / 2u], squares[EACH];
+        uint got[EACH];
         [[unroll]] for (uint i = 0u; i < EACH; i++) {
-            v[i] = live ? x.v[at + l + 32u * i] : 0.0;
             weight[i] = consts[norm + l + 32u * i];
-            squares[i] = mul(v[i], v[i]);
+            got[i] = live ? EMPTY : 0u;
         }
         [[unroll]] for (uint i = 0u; i < EACH / 2u; i++) {
-            c[i] = consts[turn + (l + 32u * i) * 2u];
-            s[i] = consts[turn + (l + 32u * i) * 2u + 1u];
+            c[i] = consts[angles + (l + 32u * i) * 2u];
+            s[i] = consts[angles + (l + 32u * i) * 2u + 1u];
+        }
+        bool again = live;
+        for (uint tries = 0u; again && patient(tries); tries++) {
+            [[unroll]] for (uint i = 0u; i < EACH; i++) if (got[i] == EMPTY) got[i] = x.v[at + l + 32u * i];
+            again = false;
+            [[unroll]] for (uint i = 0u; i < EACH; i++) again = again || got[i] == EMPTY;
+        }
+        [[unroll]] for (uint i = 0u; i < EACH; i++) {
+            v[i] = uintBitsToFloat(got[i]);
+            squares[i] = mul(v[i], v[i]);
         }
         [[unroll]] for (uint h = EACH / 2u; h > 0u; h /= 2u) [[unroll]] for (uint i = 0u; i < h; i++) squares[i] = add(squares[i], squares[i + h]);
         float r = rsqrt(add(mul(crew_tree(squares[0]), number(INV_K)), number(EPS)));
@@ -117,20 +133,19 @@ void attend_many(uint page, uint head, uint c, bool works) {
     [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
         uint at = key_word(page, head, l, 0u) / 4u;
-        uvec4 k[4][2], next[4][2];
-        [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
+        uvec4 k[8];
         uint fresh = pos / PAGE == c ? pos % PAGE : PAGE; // the position whose key is new
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) {
-            k = next;
+            k = keys_next;
             if (l == fresh % 32u && fresh < PAGE) [[unroll]] for (uint d = 0u; d < 4u; d++) {
-                if (fresh < 32u) k[d][0] = new_key(d0 + d);
-                else k[d][1] = new_key(d0 + d);
+                if (fresh < 32u) k[2u * d] = new_key(d0 + d);
+                else k[2u * d + 1u] = new_key(d0 + d);
             }
             at += d0 + 4u < EIGHTS ? 4u * PAGE : 0u;
-            [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint i = 0u; i < 2u; i++) next[d][i] = keys.v[at + d * PAGE + 32u * i];
+            ask_halves(keys, at);
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
                 vec4 key[2];
-                [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[d][i][2u * h]), f32_of(k[d][i][2u * h + 1u]));
+                [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[2u * d + i][2u * h]), f32_of(k[2u * d + i][2u * h + 1u]));
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
                     vec4 q = room[g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
                     [[unroll]] for (uint i = 0u; i < 2u; i++)
@@ -150,8 +165,8 @@ void attend_many(uint page, uint head, uint c, bool works) {
     }
     crew_sync();
     if (works) {
-        Floats y = Floats(address(OUT));
-        uint stride = HEAD_DIM + 2u, head_at = (head * QUERIES * word(CHUNKS) + c) * stride;
+        Words y = Words(address(OUT));
+        uint head_at = (head * QUERIES * word(CHUNKS) + c) * PART;
         WordPairs values = WordPairs(address(Y));
         uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 7u) / 8u;
         float o[QUERIES][EACH];
@@ -185,11 +200,11 @@ void attend_many(uint page, uint head, uint c, bool works) {
             }
         }
         [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-            uint to = head_at + g * word(CHUNKS) * stride;
-            [[unroll]] for (uint i = 0u; i < EACH; i++) y.v[to + l * EACH + i] = tidy(o[g][i]);
+            uint to = head_at + g * word(CHUNKS) * PART;
+            [[unroll]] for (uint i = 0u; i < EACH; i++) y.v[to + l * EACH + i] = publish(tidy(o[g][i]));
             if (l == g) {
-                y.v[to + HEAD_DIM] = e[g];
-                y.v[to + HEAD_DIM + 1u] = tidy(sum);
+                y.v[to + HEAD_DIM] = publish(e[g]);
+                y.v[to + HEAD_DIM + 1u] = publish(tidy(sum));
             }
         }
     }
@@ -207,14 +222,13 @@ void attend_few(uint page, uint head, uint c, bool works) {
     [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) s[i] = e[i] = 0.0;
     if (works) {
         uint at = key_word(page, head, j, 0u) / 4u;
-        uvec4 k[8], next[8];
-        [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
+        uvec4 k[8];
         bool fresh = pos / PAGE == c && pos % PAGE == j;
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
-            k = next;
+            k = keys_next;
             if (fresh) [[unroll]] for (uint d = 0u; d < 8u; d++) k[d] = new_key(d0 + d);
             at += d0 + 8u < EIGHTS ? 8u * PAGE : 0u;
-            [[unroll]] for (uint d = 0u; d < 8u; d++) next[d] = keys.v[at + d * PAGE];
+            ask_whole(keys, at);
             [[unroll]] for (uint d = 0u; d < 8u; d++) {
                 vec2 k0 = f32_of(k[d].x), k1 = f32_of(k[d].y), k2 = f32_of(k[d].z), k3 = f32_of(k[d].w);
                 [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
@@ -228,6 +242,9 @@ void attend_few(uint page, uint head, uint c, bool works) {
         [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
             room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? s[i] : -uintBitsToFloat(INF_BITS);
     }
+    Words values = Words(address(Y));
+    uint values_at = word(V_BASE) + value_word(page, head, 0u, 2u * j), next[16];
+    [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[values_at + min(n, live - 1u) * (HEAD_DIM / 2u)]; // weights beyond are +0
     barrier();
     [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) { // each 32 invocations find the maximum of all 64
         uint at = weights + (2u * i + side) * (PAGE / 4u), l = j % 32u;
@@ -239,22 +256,19 @@ void attend_few(uint page, uint head, uint c, bool works) {
         room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[i], e[i]))) : 0.0;
     barrier();
     if (works) {
-        Floats y = Floats(address(OUT));
-        Words values = Words(address(Y));
-        uint stride = HEAD_DIM + 2u, at = word(V_BASE) + value_word(page, head, 0u, 2u * j), sixteens = (live + 15u) / 16u;
-        uint v[16], next[16];
+        Words y = Words(address(OUT));
+        uint v[16], sixteens = (live + 15u) / 16u;
         vec2 o[HALF_QUERIES];
         float l[HALF_QUERIES];
         [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
             o[i] = vec2(0.0);
             l[i] = 0.0;
         }
-        [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 2u)]; // weights beyond are +0
         [[dont_unroll]] for (uint k = 0u; k < sixteens; k++) {
             v = next;
             if (pos / PAGE == c && k + 1u == sixteens) // the last position's value is new
                 [[unroll]] for (uint n = 0u; n < 16u; n++) if (16u * k + n >= live - 1u) v[n] = new_value(j);
-            [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[at + min(16u * k + 16u + n, live - 1u) * (HEAD_DIM / 2u)];
+            [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[values_at + min(16u * k + 16u + n, live - 1u) * (HEAD_DIM / 2u)];
             [[unroll]] for (uint f = 0u; f < 4u; f++) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
                 vec4 w = room[weights + (2u * i + side) * (PAGE / 4u) + 4u * k + f];
                 l[i] = add(add(add(add(l[i], w.x), w.y), w.z), w.w);
@@ -262,37 +276,61 @@ void attend_few(uint page, uint head, uint c, bool works) {
             }
         }
         [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-            uint g = 2u * i + side, to = ((head * QUERIES + g) * word(CHUNKS) + c) * stride;
+            uint g = 2u * i + side, to = ((head * QUERIES + g) * word(CHUNKS) + c) * PART;
             if (g < QUERIES) {
-                y.v[to + 2u * j] = tidy(o[i].x);
-                y.v[to + 2u * j + 1u] = tidy(o[i].y);
+                y.v[to + 2u * j] = publish(tidy(o[i].x));
+                y.v[to + 2u * j + 1u] = publish(tidy(o[i].y));
                 if (j == 0u) {
-                    y.v[to + HEAD_DIM] = e[i];
-                    y.v[to + HEAD_DIM + 1u] = tidy(l[i]);
+                    y.v[to + HEAD_DIM] = publish(e[i]);
+                    y.v[to + HEAD_DIM + 1u] = publish(tidy(l[i]));
                 }
             }
         }
     }
 }
 
+// The same in all layers: how many workgroups serve a head, which of them this is, where
+// the page table begins, the page of the last position, and the first chunk of this
+// invocation with its page.
+uint mates, me, pages, last_page, chunk, chunk_page;
+
+uint serving(uint head) { return gl_NumWorkGroups.x < KV_HEADS ? 1u : (gl_NumWorkGroups.x - head + KV_HEADS - 1u) / KV_HEADS; }
+
+void place(uint table) {
+    uint groups = gl_NumWorkGroups.x, last = pos / PAGE;
+    mates = serving(gl_WorkGroupID.x % KV_HEADS);
+    me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
+    chunk = me + gl_LocalInvocationIndex / (last < SQUADS * mates ? 128u : 32u) * mates;
+    pages = table;
+    last_page = batch[pages + last];
+    chunk_page = batch[pages + min(chunk, last)];
+}
+
 void attention() {
-    uint groups = gl_NumWorkGroups.x, crew = gl_LocalInvocationIndex / 32u, last = pos / PAGE, pages = batch[tables];
-    for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS; head += min(groups, KV_HEADS)) {
-        // Workgroups that serve this head, and the place of this one among them.
-        uint mates = groups < KV_HEADS ? 1u : (groups - head + KV_HEADS - 1u) / KV_HEADS, me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
-        if (me > last) continue;
-        uint c = me + crew * mates, page = batch[pages + min(c, last)];
-        bool fresh = last % mates == me;
-        uint new_page = batch[pages + last];
+    uint last = pos / PAGE;
+    bool fresh = last % mates == me, few = last < SQUADS * mates;
+    for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS && me <= last; head += min(gl_NumWorkGroups.x, KV_HEADS)) {
+        Quads keys = Quads(address(Y));
+        if (few) ask_whole(keys, key_word(chunk_page, head, gl_LocalInvocationIndex % PAGE, 0u) / 4u);
+        else ask_halves(keys, key_word(chunk_page, head, gl_LocalInvocationIndex % 32u, 0u) / 4u);
         prepare_heads(head, fresh);
-        if (fresh) store_new(new_page, head);
-        if (last < SQUADS * mates) {
-            c = me + gl_LocalInvocationIndex / 128u * mates;
-            attend_few(batch[pages + min(c, last)], head, min(c, last), c <= last);
-        } else [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
-            attend_many(page, head, min(c, last), c <= last);
-            c += CREWS * mates;
-            if (c <= last) page = batch[pages + c];
+        if (fresh) store_new(last_page, head);
+        if (few) {
+            attend_few(chunk_page, head, min(chunk, last), chunk <= last);
+        } else {
+            uint c = chunk, page = chunk_page;
+            [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
+                uint next = c + CREWS * mates, next_page = batch[pages + min(next, last)];
+                attend_many(page, head, min(c, last), c <= last);
+                c = next;
+                page = next_page;
+                ask_halves(keys, key_word(page, head, gl_LocalInvocationIndex % 32u, 0u) / 4u);
+            }
+        }
+        if (word(CHUNKS) > FEW) { // not in the arena: the join waits for the count instead
+            memoryBarrierBuffer();
+            barrier();
+            if (gl_LocalInvocationIndex == 0u) atomicAdd(Counts(address(COUNTS)).v[head], 1u);
         }
         barrier();
     }
@@ -322,15 +360,23 @@ uint running_max(float e) {
 }
 
 void join_chunks() {
-    uint lane = gl_LocalInvocationIndex, last = pos / PAGE, stride = HEAD_DIM + 2u;
-    Floats x = Floats(address(X)), y = Floats(address(OUT));
+    uint lane = gl_LocalInvocationIndex, last = pos / PAGE;
+    Floats x = Floats(address(X));
+    Words y = Words(address(OUT));
     for (uint unit = gl_WorkGroupID.x; unit < KV_HEADS * QUERIES * EACH; unit += gl_NumWorkGroups.x) {
-        uint at = unit / EACH * word(CHUNKS) * stride, d = unit % EACH * 32u + lane % 32u;
+        uint head = unit / EACH / QUERIES;
+        if (lane == 0u) {
+            Comings counts = Comings(address(COUNTS));
+            for (uint tries = 0u; counts.v[head] != EMPTY + min(serving(head), last + 1u) && patient(tries); tries++) {}
+            memoryBarrierBuffer();
+        }
+        barrier();
+        uint at = unit / EACH * word(CHUNKS) * PART, d = unit % EACH * 32u + lane % 32u;
         float sum = 0.0, top = -uintBitsToFloat(INF_BITS);
         [[dont_unroll]] for (uint from = 0u; from <= last; from += BATCH) {
             float parts[PARTS];
-            [[unroll]] for (uint i = 0u; i < PARTS; i++) parts[i] = x.v[at + min(from + (i * LOCAL + lane) / 32u, last) * stride + d];
-            uint mine = at + min(from + lane, last) * stride + HEAD_DIM; // the last chunk again, for those beyond it
+            [[unroll]] for (uint i = 0u; i < PARTS; i++) parts[i] = x.v[at + min(from + (i * LOCAL + lane) / 32u, last) * PART + d];
+            uint mine = at + min(from + lane, last) * PART + HEAD_DIM; // the last chunk again, for those beyond it
             float own = x.v[mine], l = x.v[mine + 1u], before = top, e = before > own ? before : own;
             if (lane < BATCH) joins[lane].x = e;
             uint side = running_max(e);
@@ -357,7 +403,7 @@ void join_chunks() {
         }
         if (lane == 32u) joins[0].x = recip(sum);
         barrier();
-        if (lane < 32u) y.v[unit * 32u + lane] = tidy(mul(sum, joins[0].x));
+        if (lane < 32u) y.v[unit * 32u + lane] = publish(tidy(mul(sum, joins[0].x)));
         barrier();
     }
 }

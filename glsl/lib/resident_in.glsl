@@ -1,69 +1,79 @@
 // The input of a product as activations in shared memory, made by every workgroup
-// for itself.
+// for itself. An invocation has quads of elements as they come, 4i to 4i + 3, and
+// trades them with its neighbours for those of word i: i & ~3 times 4, plus i & 3,
+// plus 4m (act.glsl). The code is short where it can be: a token runs through more of
+// it than instruction caches hold, which costs more than a loop.
 #include "join.glsl"
 
 shared float part[256];
 
-// Element m of word w of int8 activations: act.glsl
-uint element(uint w, uint m) { return (w & ~15u) * 4u + (w & 12u) * 4u + (w & 3u) + 4u * m; }
-
 float room_float(uint i) { return room[i / 4u][i % 4u]; }
 
-void put_act(uint w, bool live, float v[4]) {
-    ActWord made = act_word(v);
-    if (live) acts[w / 4u][w % 4u] = made.word;
-    if (live && w % 16u == 0u) pairs[w / 16u] = made.pair;
+// Element c of invocation l of four is element l of the c-th of them. Every invocation
+// of the workgroup calls it.
+vec4 crosswise(vec4 v) {
+#ifdef SHUFFLE
+    bool odd = (gl_SubgroupInvocationID & 1u) != 0u, high = (gl_SubgroupInvocationID & 2u) != 0u;
+    vec2 got = subgroupShuffleXor(odd ? v.xz : v.yw, 1u);
+    v = odd ? vec4(got.x, v.y, got.y, v.w) : vec4(v.x, got.x, v.z, got.y);
+    got = subgroupShuffleXor(high ? v.xy : v.zw, 2u);
+    return high ? vec4(got, v.zw) : vec4(v.xy, got);
+#else
+    uint lane = gl_LocalInvocationIndex, first = lane & ~3u, l = lane & 3u;
+    barrier();
+    lanes[lane] = v;
+    barrier();
+    return vec4(lanes[first][l], lanes[first + 1u][l], lanes[first + 2u][l], lanes[first + 3u][l]);
+#endif
 }
 
-// The tree over 256 sums; the result is in part[0].
-void tree256() {
+// The sum over the tree of 256 numbers in part, for all.
+float tree256() {
     uint lane = gl_LocalInvocationIndex;
     barrier();
 #ifdef SHUFFLE
-    if (lane < 32u) {
-        float s[8];
-        [[unroll]] for (uint i = 0u; i < 8u; i++) s[i] = part[lane + 32u * i];
-        [[unroll]] for (uint h = 4u; h > 0u; h /= 2u) [[unroll]] for (uint i = 0u; i < h; i++) s[i] = add(s[i], s[i + h]);
-        [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) s[0] = add(s[0], subgroupShuffleDown(s[0], h));
-        if (lane == 0u) part[0] = s[0];
-    }
+    float s[8];
+    [[unroll]] for (uint i = 0u; i < 8u; i++) s[i] = part[lane % 32u + 32u * i];
+    [[unroll]] for (uint h = 4u; h > 0u; h /= 2u) [[unroll]] for (uint i = 0u; i < h; i++) s[i] = add(s[i], s[i + h]);
+    [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) s[0] = add(s[0], subgroupShuffleXor(s[0], h)); // either way round
+    return s[0];
 #else
     for (uint h = 128u; h > 0u; h /= 2u) {
         for (uint p = lane; p < h; p += LOCAL) part[p] = add(part[p], part[p + h]);
         barrier();
     }
+    return part[0];
 #endif
+}
+
+// residual += what a step gave, if the step says so: runtime/ref/rms_norm.go. The
+// residual is in room then, too.
+void add_residual() {
+    uint lane = gl_LocalInvocationIndex;
+    if ((word(FLAGS) & ADDS) != 0u) {
+        ComingQuads x = ComingQuads(address(X));
+        uvec4 v[ROUNDS];
+        [[unroll]] for (uint i = 0u; i < ROUNDS; i++) v[i] = uvec4(i * LOCAL + lane < FOURS ? EMPTY : 0u);
+        bool again = true;
+        for (uint tries = 0u; again && patient(tries); tries++) {
+            [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (missing(v[i])) v[i] = x.v[i * LOCAL + lane];
+            again = false;
+            [[unroll]] for (uint i = 0u; i < ROUNDS; i++) again = again || missing(v[i]);
+        }
+        bool odd = false;
+        [[unroll]] for (uint i = 0u; i < ROUNDS; i++) [[unroll]] for (uint e = 0u; e < 4u; e++) {
+            residual[i][e] = tidy(add(residual[i][e], uintBitsToFloat(v[i][e])));
+            odd = odd || i * LOCAL + lane < FOURS && mag(residual[i][e]) >= INF_BITS;
+        }
+        if (odd && (word(FLAGS) & CHECK) != 0u) batch[0] = 1u;
+    }
+    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) room[i * LOCAL + lane] = residual[i];
     barrier();
 }
 
-// runtime/ref/rms_norm.go. Workgroups share the writing of x += y, which goes to
-// another place than x, as others still read that.
-void norm_in() {
-    const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
-    uint lane = gl_LocalInvocationIndex;
-    bool adds = (word(FLAGS) & ADDS) != 0u, check = (word(FLAGS) & CHECK) != 0u;
-    Vectors x = Vectors(address(X)), y = Vectors(address(Y)), x_out = Vectors(address(X_OUT));
-    vec4 v[ROUNDS], w[ROUNDS];
-    float weight[ROUNDS][4];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
-        v[i] = x.v[i * LOCAL + lane];
-        if (adds) w[i] = y.v[i * LOCAL + lane];
-    }
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS)
-        [[unroll]] for (uint m = 0u; m < 4u; m++) weight[i][m] = consts[word(WEIGHT) + element(i * LOCAL + lane, m)];
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) if (i * LOCAL + lane < FOURS) {
-        uint at = i * LOCAL + lane;
-        if (adds) {
-            [[unroll]] for (uint e = 0u; e < 4u; e++) v[i][e] = tidy(add(v[i][e], w[i][e]));
-            if (at % gl_NumWorkGroups.x == gl_WorkGroupID.x) {
-                x_out.v[at] = v[i];
-                if (check) [[unroll]] for (uint e = 0u; e < 4u; e++) if (mag(v[i][e]) >= INF_BITS) batch[0] = 1u;
-            }
-        }
-        room[at] = v[i];
-    }
-    barrier();
-    for (uint p = lane; p < 256u; p += LOCAL) {
+// The factor of the norm.
+float norm_factor() {
+    for (uint p = gl_LocalInvocationIndex; p < 256u; p += LOCAL) {
         float s = 0.0;
         [[unroll]] for (uint i = 0u; i < HIDDEN; i += 256u) {
             float f = room_float(p + i);
@@ -71,41 +81,72 @@ void norm_in() {
         }
         part[p] = s;
     }
-    tree256();
-    float r = rsqrt(add(mul(part[0], number(INV_K)), number(EPS)));
-    [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
-        uint at = i * LOCAL + lane;
-        float u[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (at < FOURS) [[unroll]] for (uint m = 0u; m < 4u; m++) u[m] = mul(mul(room_float(element(at, m)), r), weight[i][m]);
-        put_act(at, at < FOURS, u);
-    }
+    return rsqrt(add(mul(tree256(), number(INV_K)), number(EPS)));
 }
 
-// A few chunks of attention joined: runtime/ref/attention.go
-void join_in() {
-    uint words = word(NB) * 16u, last = pos / PAGE, stride = HEAD_DIM + 2u;
-    Floats x = Floats(address(X));
-    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
-        uint w = min(w0 + gl_LocalInvocationIndex, words - 1u), at = element(w, 0u) / HEAD_DIM * word(CHUNKS) * stride;
-        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        Join join;
-        [[dont_unroll]] for (uint c = 0u; c <= last; c++, at += stride) {
-            join_next(join, c == 0u, x.v[at + HEAD_DIM], x.v[at + HEAD_DIM + 1u]);
-            [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = join_value(join, c == 0u, v[m], x.v[at + element(w, m) % HEAD_DIM]);
+// A quad of a few chunks of attention, joined: runtime/ref/attention.go
+vec4 joined(uint quad) {
+    uint last = pos / PAGE, at = quad / (HEAD_DIM / 4u) * word(CHUNKS) * (PART / 4u), d = quad % (HEAD_DIM / 4u);
+    ComingQuads x = ComingQuads(address(X));
+    ComingPairs sums = ComingPairs(address(X));
+    uvec4 v[FEW];
+    uvec2 l[FEW];
+    [[unroll]] for (uint c = 0u; c < FEW; c++) {
+        v[c] = uvec4(c <= last ? EMPTY : 0u);
+        l[c] = v[c].xy;
+    }
+    bool again = true;
+    for (uint tries = 0u; again && patient(tries); tries++) {
+        [[unroll]] for (uint c = 0u; c < FEW; c++) {
+            if (missing(v[c])) v[c] = x.v[at + c * (PART / 4u) + d];
+            if (missing(l[c].xyxy)) l[c] = sums.v[2u * (at + c * (PART / 4u) + HEAD_DIM / 4u)];
         }
-        float r = recip(join.l);
-        [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = tidy(mul(v[m], r));
-        put_act(w0 + gl_LocalInvocationIndex, w0 + gl_LocalInvocationIndex < words, v);
+        again = false;
+        [[unroll]] for (uint c = 0u; c < FEW; c++) again = again || missing(v[c]) || missing(l[c].xyxy);
     }
+    Join join;
+    vec4 o = vec4(0.0);
+    [[unroll]] for (uint c = 0u; c < FEW; c++) if (c <= last) {
+        join_next(join, c == 0u, uintBitsToFloat(l[c].x), uintBitsToFloat(l[c].y));
+        [[unroll]] for (uint e = 0u; e < 4u; e++) o[e] = join_value(join, c == 0u, o[e], uintBitsToFloat(v[c][e]));
+    }
+    float r = recip(join.l);
+    [[unroll]] for (uint e = 0u; e < 4u; e++) o[e] = tidy(mul(o[e], r));
+    return o;
 }
 
-void row_in() {
-    uint words = word(NB) * 16u;
-    Floats x = Floats(address(X));
-    [[dont_unroll]] for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
-        uint w = w0 + gl_LocalInvocationIndex;
-        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
-        if (w < words) [[unroll]] for (uint m = 0u; m < 4u; m++) v[m] = x.v[element(w, m)];
-        put_act(w, w < words, v);
+// Four weights of the norm.
+vec4 norm_weights(uint quad) {
+    uint at = word(WEIGHT) + 4u * quad;
+    return vec4(consts[at], consts[at + 1u], consts[at + 2u], consts[at + 3u]);
+}
+
+void make_acts() {
+    uint quads = word(NB) * 16u, kind = word(IN), lane = gl_LocalInvocationIndex, quad = min(lane, quads - 1u);
+    ComingQuads x = ComingQuads(address(X));
+    vec4 next = vec4(0.0); // weights of the norm, or the row, ahead by one
+    float r = 0.0;
+    if (kind == IN_NORM) {
+        next = norm_weights(quad);
+        add_residual();
+        r = norm_factor();
+    } else if (kind == IN_ROW) next = uintBitsToFloat(x.v[quad]);
+    [[dont_unroll]] for (uint first = 0u; first < quads; first += LOCAL) {
+        uint ahead = min(first + LOCAL + lane, quads - 1u);
+        bool live = first + lane < quads;
+        vec4 v = next;
+        if (kind == IN_NORM) {
+            next = norm_weights(ahead);
+            [[unroll]] for (uint e = 0u; e < 4u; e++) v[e] = mul(mul(room[quad][e], r), v[e]);
+        } else if (kind == IN_JOIN) v = joined(quad);
+        else {
+            next = uintBitsToFloat(x.v[ahead]);
+            for (uint tries = 0u; missing(floatBitsToUint(v)) && patient(tries); tries++) v = uintBitsToFloat(x.v[quad]);
+        }
+        v = crosswise(v);
+        ActWord made = act_word(float[4](v.x, v.y, v.z, v.w));
+        if (live) acts[quad / 4u][quad % 4u] = made.word;
+        if (live && quad % 16u == 0u) pairs[quad / 16u] = made.pair;
+        quad = ahead;
     }
 }

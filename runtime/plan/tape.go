@@ -14,7 +14,8 @@ import (
 type Tape struct {
 	From, To          int
 	Steps             []Step
-	Own               uint64       // bytes of the tape's own memory, for what passes from step to step
+	Own               uint64       // bytes of the tape's own memory outside of arenas
+	Arena             uint64       // bytes of one of the two arenas, for what passes from step to step
 	Consts            *graph.Value // bound beside the tape
 	Batch             *graph.Value
 	Positions, Tables uint32    // where the batch has the token's position and its page table
@@ -36,15 +37,28 @@ type Step struct {
 	Refs  [(StepWords - stepNumbers) / 2]Ref
 }
 
-// Ref is a place in memory: a value's, or, without a value, of the tape's own memory.
+// Ref is a place in memory.
 type Ref struct {
-	Value *graph.Value
-	Own   uint64
-	set   bool
+	In     Memory
+	Value  *graph.Value
+	Offset uint64 // in the memory that is not a value's
 }
 
-// Set reports whether the step uses the reference.
-func (r Ref) Set() bool { return r.set }
+// Memory is where a place lies.
+type Memory int
+
+// The memories of steps: none, a value's, the tape's own, the arena of the run and that
+// of the next.
+const (
+	Nowhere Memory = iota
+	InValue
+	InOwn
+	InArena
+	InNextArena
+)
+
+// Empty is what every word of an arena holds before a run writes it.
+const Empty = 0x7fedcba9
 
 // Places of a step's words.
 const (
@@ -67,12 +81,15 @@ const (
 // Places that mean something else in other steps.
 const (
 	stepToken  = stepVBase // embedding: in the batch
+	stepQuads  = 9         // of an arena
 	stepResult = stepVBase // choice: in the batch
 	stepSlices = stepVBase // products: of a row
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
-	stepMost   = 11        // slices whose sums are kept at once
-	stepPer    = 12        // 2^18 over the slices of a unit
+	stepMost   = 11        // units whose terms are kept at once
+	stepPer    = 12        // 2^16 over the blocks of a unit
+	stepWhole  = 14        // the invocations' blocks over those of a unit
+	stepRest   = 15        // and what is left of them
 )
 
 // Places of a step's references.
@@ -81,7 +98,7 @@ const (
 	refScales
 	refX
 	refY
-	refXOut
+	refCounts
 	refOut
 )
 
@@ -107,18 +124,23 @@ const (
 )
 
 // fewChunks is the bound on attention chunks up to which every workgroup joins them
-// for itself instead of meeting once more.
-const fewChunks = 4
+// for itself; more are joined in a step of their own. partWords are the words of a
+// chunk of a head beside its values.
+const (
+	fewChunks = 4
+	partWords = 4
+)
 
 // TapeOf finds the part of a graph that the resident kernel can run, nil if there is
 // none.
 func TapeOf(g *graph.Graph) *Tape {
 	for i, n := range g.Nodes {
 		if n.Contract == "get_rows_q2_0" {
-			r := tapeReader{nodes: g.Nodes, at: i, held: map[*graph.Value]Ref{}, rooms: map[string]Ref{}}
+			r := tapeReader{nodes: g.Nodes, at: i, held: map[*graph.Value]Ref{}}
 			r.From = i
 			r.token()
 			r.To = r.at
+			r.Steps[0].Words[stepQuads] = uint32(r.Arena / 16)
 			if !r.bad {
 				return &r.Tape
 			}
@@ -134,8 +156,8 @@ type tapeReader struct {
 	nodes []*graph.Node
 	at    int
 	bad   bool                 // the nodes are others than the kernel can run
+	parts Ref                  // of many chunks, used by one layer after the other
 	held  map[*graph.Value]Ref // where steps keep what nodes keep in values
-	rooms map[string]Ref       // of the tape's memory, used by one layer after the other
 }
 
 func (r *tapeReader) want(ok bool) bool {
@@ -157,18 +179,16 @@ func (r *tapeReader) next(contract string, args, push int) *graph.Node {
 	return r.nodes[r.at-1]
 }
 
-// room is a place of the tape's own memory.
-func (r *tapeReader) room(name string, bytes uint64) Ref {
-	if ref, ok := r.rooms[name]; ok {
-		return ref
-	}
-	ref := Ref{Own: r.Own, set: true}
-	r.Own += (bytes + 255) &^ 255
-	r.rooms[name] = ref
+const aligned = 256
+
+// passes is a place in the arena for what a step gives to others.
+func (r *tapeReader) passes(words uint32) Ref {
+	ref := Ref{In: InArena, Offset: r.Arena}
+	r.Arena += (uint64(words)*4 + aligned - 1) &^ (aligned - 1)
 	return ref
 }
 
-func at(a graph.Arg) Ref { return Ref{Value: a.Value, set: true} }
+func at(a graph.Arg) Ref { return Ref{In: InValue, Value: a.Value} }
 
 // input is the begin of a product: how it makes the activations that the nodes
 // hold in value.
@@ -183,52 +203,45 @@ func (r *tapeReader) token() {
 	n := r.next("get_rows_q2_0", 4, 4)
 	r.want(n.Domain[1] == 1 && n.Push[2] == 0)
 	r.Share, r.Batch, r.Hidden = n.Spec[0], n.Args[2].Value, n.Push[1]*64
-	x := n.Args[3].Value
-	r.held[x] = r.room("x", uint64(r.Hidden)*4)
+	x := n.Args[3].Value // workgroups keep it, and what is added to it
 	s := Step{}
 	s.Words[stepOp], s.Words[stepBlocks], s.Words[stepToken] = opEmbed, n.Push[1], n.Push[3]
-	s.Refs[refCodes], s.Refs[refScales], s.Refs[refOut] = at(n.Args[0]), at(n.Args[1]), r.held[x]
+	s.Refs[refCodes], s.Refs[refScales], s.Refs[refOut] = at(n.Args[0]), at(n.Args[1]), Ref{In: InNextArena}
 	r.Steps = append(r.Steps, s)
 	for r.is("rms_norm_i8") {
-		qkv, _ := r.product(r.norm(x), "qkv")
-		r.product(r.attention(qkv), "o")
-		_, up := r.product(r.norm(x), "up")
-		r.product(up, "down")
+		qkv, _ := r.product(r.norm(x), true)
+		r.product(r.attention(qkv), true)
+		_, up := r.product(r.norm(x), true)
+		r.product(up, true)
 	}
 	r.head(x)
 	r.want(r.Consts != nil && r.Hidden%256 == 0)
 }
 
-// norm begins a product with a norm of x, after x += y if the node says so. As all
-// workgroups read x, the sum goes to another place.
+// norm begins a product with a norm of x, after x += y if the node says so.
 func (r *tapeReader) norm(x *graph.Value) input {
 	n := r.next("rms_norm_i8", 4, 6)
 	r.want(n.Push[0] == 1 && n.Push[1] == r.Hidden && n.Args[0].Value == x)
 	r.Consts = n.Args[2].Value
 	in := input{value: n.Args[3].Value}
 	in.Words[stepIn], in.Words[stepWeight], in.Words[stepInvK], in.Words[stepEps] = inNorm, n.Push[2], n.Push[4], n.Push[5]
-	in.Refs[refX], in.Refs[refY], in.Refs[refXOut] = r.held[x], r.held[x], r.held[x]
 	if n.Push[3] != 0 {
-		r.sum(&in, x, n.Args[1].Value)
+		r.sum(&in, n.Args[1].Value)
 	}
 	return in
 }
 
-func (r *tapeReader) sum(in *input, x, y *graph.Value) {
+func (r *tapeReader) sum(in *input, y *graph.Value) {
 	more, ok := r.held[y]
 	r.want(ok)
-	name := "x"
-	if r.held[x] == r.rooms["x"] {
-		name = "x, in turns"
-	}
-	r.held[x] = r.room(name, uint64(r.Hidden)*4)
 	in.Words[stepFlags] |= flagAdds
-	in.Refs[refY], in.Refs[refXOut] = more, r.held[x]
+	in.Refs[refX] = more
 }
 
 // product ends a product with its node, and takes silu(gate) * up along if that
-// follows: then the input of the next product is returned as well.
-func (r *tapeReader) product(in input, name string) (*graph.Value, input) {
+// follows: then the input of the next product is returned as well. What passes to a
+// step lies in the arena, else the value is for others.
+func (r *tapeReader) product(in input, passes bool) (*graph.Value, input) {
 	n := r.next("mul_mat_q2_0_i8", 4, 5)
 	rows, blocks, y := n.Push[0], n.Push[2], n.Args[3].Value
 	r.want(n.Args[2].Value == in.value && n.Push[1] == 1 && n.Push[3] == 0 && n.Push[4] == rows && n.Spec[2] == r.Share)
@@ -244,8 +257,8 @@ func (r *tapeReader) product(in input, name string) (*graph.Value, input) {
 	}
 	s.Words[stepOp], s.Words[stepRows], s.Words[stepBlocks] = opProduct, rows, blocks
 	s.Refs[refCodes], s.Refs[refScales] = at(n.Args[0]), at(n.Args[1])
-	if s.Refs[refOut] = at(n.Args[3]); name != "" {
-		s.Refs[refOut] = r.room(name, uint64(rows)*4)
+	if s.Refs[refOut] = at(n.Args[3]); passes {
+		s.Refs[refOut] = r.passes(rows)
 	}
 	r.held[y], next.Refs[refX] = s.Refs[refOut], s.Refs[refOut]
 	r.Steps = append(r.Steps, s)
@@ -260,27 +273,30 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 	r.want(heads[0] == 128 && rope.Spec[2] == heads[0] && rope.Push[0] == heads[1]*heads[2])
 	r.want(r.Heads == heads || r.Heads == [3]uint32{})
 	r.Heads = heads
-	chunks, parts := part.Push[0], Ref{}
+	chunks := part.Push[0]
+	words := heads[1] * heads[2] * chunks * (heads[0] + partWords)
 	r.Positions, r.Tables = rope.Push[2], rope.Push[3]
-	if !r.bad {
-		parts = r.room("parts", part.Args[3].Bytes)
-	}
 	s := Step{}
 	s.Words[stepOp], s.Words[stepChunks] = opAttention, chunks
 	s.Words[stepVBase], s.Words[stepWeight], s.Words[stepKNorm], s.Words[stepRope] = rope.Push[4], rope.Push[5], rope.Push[6], rope.Push[7]
 	s.Words[stepInvK], s.Words[stepEps], s.Words[stepQScale] = rope.Push[8], rope.Push[9], rope.Push[10]
-	s.Refs[refX], s.Refs[refY], s.Refs[refOut] = r.held[qkv], at(rope.Args[1]), parts
-	r.Steps = append(r.Steps, s)
-
+	s.Refs[refX], s.Refs[refY] = r.held[qkv], at(rope.Args[1])
 	in := input{value: join.Args[2].Value}
-	in.Words[stepIn], in.Words[stepChunks], in.Refs[refX] = inJoin, chunks, parts
-	if chunks > fewChunks {
-		s := in.Step
-		s.Words[stepOp], s.Refs[refOut] = opJoin, r.room("joined", uint64(heads[0]*heads[1]*heads[2])*4)
+	if chunks <= fewChunks {
+		s.Refs[refOut] = r.passes(words)
 		r.Steps = append(r.Steps, s)
-		in = input{value: in.value}
-		in.Words[stepIn], in.Refs[refX] = inRow, s.Refs[refOut]
+		in.Words[stepIn], in.Words[stepChunks], in.Refs[refX] = inJoin, chunks, s.Refs[refOut]
+		return in
 	}
+	if r.parts.In == Nowhere {
+		r.parts, r.Own = Ref{In: InOwn}, uint64(words)*4
+	}
+	s.Refs[refOut], s.Refs[refCounts] = r.parts, r.passes(heads[1])
+	joined := Step{}
+	joined.Words[stepOp], joined.Words[stepChunks] = opJoin, chunks
+	joined.Refs[refX], joined.Refs[refCounts], joined.Refs[refOut] = r.parts, s.Refs[refCounts], r.passes(heads[0]*heads[1]*heads[2])
+	r.Steps = append(r.Steps, s, joined)
+	in.Words[stepIn], in.Refs[refX] = inRow, joined.Refs[refOut]
 	return in
 }
 
@@ -288,12 +304,10 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 func (r *tapeReader) head(x *graph.Value) {
 	check, pick := r.next("add_check_f32", 3, 1), r.next("pick_rows_f32", 3, 2)
 	r.want(check.Args[0].Value == x && check.Push[0] == r.Hidden && pick.Args[0].Value == x && pick.Push[0] == r.Hidden && pick.Domain[1] == 1)
-	picked := pick.Args[2].Value
-	r.held[picked] = r.held[x]
-	in := r.norm(picked)
-	r.sum(&in, picked, check.Args[1].Value)
+	in := r.norm(pick.Args[2].Value)
+	r.sum(&in, check.Args[1].Value)
 	in.Words[stepFlags] |= flagCheck
-	logits, _ := r.product(in, "")
+	logits, _ := r.product(in, false)
 	if !r.is("argmax_f32") {
 		return
 	}
@@ -301,7 +315,7 @@ func (r *tapeReader) head(x *graph.Value) {
 	r.want(n.Args[0].Value == logits && n.Domain[0] == 1)
 	best := Step{}
 	best.Words[stepOp], best.Words[stepRows] = opBest, n.Push[0]
-	best.Refs[refX], best.Refs[refOut] = r.held[logits], r.room("best", 8*maxResident)
+	best.Refs[refX], best.Refs[refOut] = r.held[logits], r.passes(2*maxResident)
 	choose := Step{}
 	choose.Words[stepOp], choose.Words[stepResult] = opChoose, n.Push[1]
 	choose.Refs[refX] = best.Refs[refOut]
@@ -344,57 +358,70 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 	}
 	groups, local := p.Resident()
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Words[stepOp] == opProduct {
-			units, slices := (s.Words[stepRows]+15)/16, (s.Words[stepBlocks]+7)/8
+		s := &t.Steps[i]
+		switch s.Words[stepOp] {
+		case opBest: // of the rows that the workgroup made
+			before := &t.Steps[i-1]
+			s.Words[stepUnits], s.Words[stepMore] = before.Words[stepUnits], before.Words[stepMore]
+		case opProduct:
+			units, slices := (s.Words[stepRows]+unitRows-1)/unitRows, (s.Words[stepBlocks]+7)/8
 			s.Words[stepUnits], s.Words[stepMore], s.Words[stepSlices] = units/groups, units%groups, slices
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			step, mine := local/16, (units+groups-1)/groups
-			per, ok := reciprocal(slices, mine*slices)
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)/4, slices, step), per
-			if !ok || mine*slices > s.Words[stepMost] && s.Words[stepMost]%step != 0 {
-				return nil // too much for one workgroup, or what is loaded ahead would not be what comes next
+			blocks, teams := slices*8, local/unitRows
+			s.Words[stepWhole], s.Words[stepRest] = teams/blocks, teams%blocks
+			mine := (units + groups - 1) / groups
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)*4/unitRows/blocks, mine, blocks, 4*teams), (1<<16+blocks-1)/blocks
+			if s.Words[stepMost] == 0 || blocks > 1<<16/teams {
+				return nil // too much for shared memory, or for the kernel's division
 			}
 		}
 	}
 	return t
 }
 
-// reciprocal is the factor r with which the kernel divides: i*r>>18 = i/per for all i up
-// to most, in 32 bits; false if most is too large for that.
-func reciprocal(per, most uint32) (r uint32, ok bool) {
-	return (1<<18 + per - 1) / per, uint64(most)*uint64(per) < 1<<18 && most/per < 1<<14
-}
+// unitRows are the rows that workgroups take at once.
+const unitRows = 16
 
-// most is the largest multiple of per within limit that, if possible, is one of step
-// as well.
-func most(limit, per, step uint32) uint32 {
-	for n := limit / per * per; n > 0; n -= per {
-		if n%step == 0 {
+// most is the number of units up to limit of a pass: all that a workgroup has, or as
+// many as make whole rounds, so that what is loaded ahead is what comes next. 0 if
+// there is no such number.
+func most(limit, mine, blocks, round uint32) uint32 {
+	if mine <= limit {
+		return max(mine, 1)
+	}
+	for n := limit; n > 0; n-- {
+		if n*blocks%round == 0 {
 			return n
 		}
 	}
-	return max(limit/per, 1) * per
+	return 0
 }
 
 // Contract names the kernel that runs the tape: it depends on the query heads that
 // share a kv head.
 func (t *Tape) Contract() string { return fmt.Sprintf("resident_gqa%d", t.Heads[2]) }
 
+// roomUnits are the units of the longest product whose terms shared memory has room for.
+const roomUnits = 2
+
 // room is the shared memory of the resident kernel, besides activations, in vectors of
-// four: for sums of slices, a row of hidden width, queries and weights of attention.
+// four: for terms of products, a row of hidden width, queries and weights of attention.
 func (p *Plan) room(t *Tape) uint32 {
 	_, local := p.Resident()
-	slices := (t.Blocks + 7) / 8
+	blocks := (t.Blocks + 7) &^ 7
 	attention := t.Heads[2]*t.Heads[0]/4 + t.Heads[0]*3/4 + local/32*t.Heads[2]*16
-	return (max(local, local*2, t.Hidden/4, 2*4*slices, attention) + 127) &^ 127
+	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention) + 127) &^ 127
 }
 
 func (p *Plan) fits(t *Tape) bool {
 	_, local := p.Resident()
 	room := p.room(t)
-	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords+2*local)*4 + min(local, room/8)*16
+	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords)*4 + min(local, room/8)*16
+	if p.Type == CPU { // without subgroups
+		shared += local * 16
+	}
 	return shared <= p.Limits.SharedBytes
 }
 

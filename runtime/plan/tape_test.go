@@ -2,24 +2,27 @@ package plan
 
 import "testing"
 
-// The kernel's division by a factor and a shift is exact within the bound that is
-// checked, also in 32 bits, and larger work is refused.
-func TestReciprocal(t *testing.T) {
-	for per := uint32(1); per <= 64; per++ {
-		most := min((1<<18-1)/per, (1<<14-1)*per)
-		r, ok := reciprocal(per, most)
-		if !ok {
-			t.Errorf("%d slices of units of %d are refused", most, per)
-		}
-		for i := range most + 1 {
-			if got := i * r >> 18; got != i/per {
-				t.Fatalf("%d / %d gives %d", i, per, got)
+// The kernel's division by a factor and a shift is exact for the blocks that its
+// invocations begin with.
+func TestTapeDivision(t *testing.T) {
+	const teams = 32
+	for blocks := uint32(8); blocks <= 1<<16/teams; blocks += 8 {
+		per := (1<<16 + blocks - 1) / blocks
+		for i := range uint32(teams) {
+			if got := i * per >> 16; got != i/blocks {
+				t.Fatalf("%d / %d gives %d", i, blocks, got)
 			}
 		}
 	}
-	for _, c := range [][2]uint32{{8, 1 << 15}, {1, 1 << 14}, {24, 11000}} {
-		if _, ok := reciprocal(c[0], c[1]); ok {
-			t.Errorf("%d slices of units of %d are accepted", c[1], c[0])
+}
+
+// A pass has all units of a workgroup, or a number that ends with a round of loads.
+func TestMost(t *testing.T) {
+	for _, c := range []struct{ limit, mine, blocks, round, want uint32 }{
+		{4, 3, 32, 128, 3}, {4, 9, 32, 128, 4}, {6, 12, 128, 128, 6}, {5, 9, 32, 128, 4}, {3, 9, 32, 128, 0}, {4, 0, 32, 128, 1},
+	} {
+		if got := most(c.limit, c.mine, c.blocks, c.round); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }
