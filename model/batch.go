@@ -246,6 +246,7 @@ func (m *Model) run(ctx context.Context, run []entry, by chooser, output func(in
 	if err := m.x.Write(m.batch.Buffer, 0, wordBytes(m.words[:used])); err != nil {
 		return err
 	}
+	m.last = p.Program
 	if err := m.x.Run(ctx, p.Program); err != nil {
 		return err
 	}
@@ -410,4 +411,12 @@ func (m *Model) Program(n, out, context int) (graph.Program, error) {
 		return nil, err
 	}
 	return p.Program, nil
+}
+
+// Last returns the program of the last run, for inspection and profiles, nil before
+// the first; the batch still holds that run's words. It is valid until the next run.
+func (m *Model) Last() graph.Program {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }

@@ -117,7 +117,8 @@ type Model struct {
 	pages       pool
 	slots       pool // of recurrent state
 	programs    map[shape]*recorded
-	used        uint64 // clock for forgetting programs
+	last        graph.Program // that ran
+	used        uint64        // clock for forgetting programs
 	sessions    map[*Session]bool
 }
 
@@ -256,7 +257,7 @@ func (m *Model) free() {
 	for _, p := range m.programs {
 		p.Close()
 	}
-	m.programs = nil
+	m.programs, m.last = nil, nil
 	if m.weights != nil {
 		m.weights.Free(m.x)
 		m.weights = nil

@@ -231,39 +231,17 @@ func (b *bench) describe(r *benchResult, m *opened) {
 
 // measure runs a test: once to warm up, and then as often as is asked.
 func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
-	vocab := m.Info().Vocab
-	sessions := make([]*model.Session, r.Streams)
-	for i := range sessions {
-		s, err := m.NewSession()
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		sessions[i] = s
-		if r.Depth > 0 {
-			if _, err := s.Eval(ctx, synth.Tokens(uint64(1+i), r.Depth, vocab), false); err != nil {
-				return err
-			}
-		}
+	sessions, err := r.sessions(ctx, m)
+	if err != nil {
+		return err
 	}
+	defer closeAll(sessions)
 	for i := range b.repeat + 1 {
-		for _, s := range sessions {
-			s.Truncate(r.Depth)
-		}
-		start := time.Now()
-		var err error
-		switch {
-		case r.Streams > 1:
-			err = generateTogether(ctx, m.Model, sessions, r.Gen, vocab)
-		case r.Gen > 0:
-			err = generate(ctx, sessions[0], r.Gen, vocab)
-		default:
-			_, err = sessions[0].Eval(ctx, synth.Tokens(2, r.Prompt, vocab), false)
-		}
+		took, err := r.once(ctx, m, sessions)
 		if err != nil {
 			return err
 		}
-		if ns := float64(time.Since(start)); i > 0 {
+		if ns := float64(took); i > 0 {
 			r.SamplesNS = append(r.SamplesNS, ns)
 			r.SamplesTS = append(r.SamplesTS, float64(r.Prompt+r.Gen*r.Streams)*1e9/ns)
 		}
@@ -283,6 +261,49 @@ func (b *bench) measure(ctx context.Context, m *opened, r *benchResult) error {
 		r.GBS = bytes * r.AvgTS / 1e9
 	}
 	return nil
+}
+
+// sessions opens the test's streams, each at its depth. The caller closes them.
+func (r *benchResult) sessions(ctx context.Context, m *opened) ([]*model.Session, error) {
+	var list []*model.Session
+	for i := range r.Streams {
+		s, err := m.NewSession()
+		if err == nil {
+			list = append(list, s)
+			if r.Depth > 0 {
+				_, err = s.Eval(ctx, synth.Tokens(uint64(1+i), r.Depth, m.Info().Vocab), false)
+			}
+		}
+		if err != nil {
+			closeAll(list)
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func closeAll(sessions []*model.Session) {
+	for _, s := range sessions {
+		s.Close()
+	}
+}
+
+// once runs the test from its depth.
+func (r *benchResult) once(ctx context.Context, m *opened, sessions []*model.Session) (took time.Duration, err error) {
+	for _, s := range sessions {
+		s.Truncate(r.Depth)
+	}
+	vocab := m.Info().Vocab
+	start := time.Now()
+	switch {
+	case r.Streams > 1:
+		err = generateTogether(ctx, m.Model, sessions, r.Gen, vocab)
+	case r.Gen > 0:
+		err = generate(ctx, sessions[0], r.Gen, vocab)
+	default:
+		_, err = sessions[0].Eval(ctx, synth.Tokens(2, r.Prompt, vocab), false)
+	}
+	return time.Since(start), err
 }
 
 // readBefore reads the speeds of an earlier run by model and test.

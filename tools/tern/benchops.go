@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/ternvk/tern/runtime/op"
 	"github.com/ternvk/tern/runtime/plan"
 	"github.com/ternvk/tern/tools/internal/report"
-	"github.com/ternvk/tern/tools/internal/synth"
 )
 
 // measurePeak returns the GB/s that the device reads at best, by the kernel
@@ -82,20 +82,17 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 			return err
 		}
 	}
-	for _, t := range tests {
-		n := 1
-		if t.Prompt > 0 {
-			n = min(t.Prompt, cmp.Or(b.chunk, model.DefaultChunk))
-		}
-		list, err := opTimes(ctx, m, d, n, t.Depth)
+	for i := range tests {
+		t := &tests[i]
+		list, step, err := b.opTimes(ctx, m, d, t)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", t.test(), err)
 		}
 		var total float64
 		for _, o := range list {
 			total += o.ns
 		}
-		fmt.Fprintf(b.out, "%s: %d tokens in one run, %.3f ms in kernels\n", t.test(), n, total/1e6)
+		fmt.Fprintf(b.out, "%s: %d tokens in one run of %.3f ms; %.3f ms in kernels, timed one after the other\n", t.test(), step.tokens, step.ms, total/1e6)
 		w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "ms\t%\tGB/s\tnodes\t  kernel")
 		for _, o := range list {
@@ -128,34 +125,39 @@ func roofline(page *report.Page, test string, list []opTime, peak float64) {
 	page.Bars(report.Axes{Title: "time", Y: "ms"}, names, ms)
 }
 
-// opTimes profiles the run of n tokens at a depth, by kernel, longest first.
-func opTimes(ctx context.Context, m *opened, d *runtime.Device, n, depth int) ([]opTime, error) {
-	s, err := m.NewSession()
+// profiled is a run that was profiled: its tokens and its time without a profile.
+type profiled struct {
+	tokens int
+	ms     float64
+}
+
+// opTimes profiles a run of the test, the first of a chunk of its prompt or a token of
+// each stream, by kernel, longest first.
+func (b *bench) opTimes(ctx context.Context, m *opened, d *runtime.Device, t *benchResult) ([]opTime, profiled, error) {
+	sessions, err := t.sessions(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, profiled{}, err
 	}
-	defer s.Close()
-	vocab := m.Info().Vocab
-	if depth > 0 {
-		if _, err := s.Eval(ctx, synth.Tokens(1, depth, vocab), false); err != nil {
-			return nil, err
+	defer closeAll(sessions)
+	short := *t
+	short.Gen = min(t.Gen, 1)
+	short.Prompt = min(t.Prompt, cmp.Or(b.chunk, model.DefaultChunk))
+	step := profiled{tokens: short.Prompt + short.Gen*short.Streams, ms: math.Inf(1)}
+	for range b.repeat + 1 {
+		took, err := short.once(ctx, m, sessions)
+		if err != nil {
+			return nil, profiled{}, err
 		}
+		step.ms = min(step.ms, float64(took)/1e6)
 	}
-	if _, err := s.Eval(ctx, synth.Tokens(2, n, vocab), false); err != nil {
-		return nil, err
-	}
-	p, err := m.Program(n, 1, depth+n)
+	nodes, err := d.Profile(ctx, m.Last())
 	if err != nil {
-		return nil, err
-	}
-	nodes, err := d.Profile(ctx, p)
-	if err != nil {
-		return nil, err
+		return nil, profiled{}, err
 	}
 	sums := map[string]opTime{}
 	for _, t := range nodes {
 		o := sums[t.Kernel]
 		sums[t.Kernel] = opTime{t.Kernel, o.nodes + 1, o.ns + t.NS, o.bytes + t.Node.Bytes, o.work + t.Node.Work}
 	}
-	return slices.SortedFunc(maps.Values(sums), func(a, b opTime) int { return cmp.Compare(b.ns, a.ns) }), nil
+	return slices.SortedFunc(maps.Values(sums), func(a, b opTime) int { return cmp.Compare(b.ns, a.ns) }), step, nil
 }
