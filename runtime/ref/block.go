@@ -51,30 +51,34 @@ func (u unit) halves(i int) [2]float32 {
 // codes of the given bits from word first on, less zero.
 func (u unit) codes(w *block, first, bits int, zero int32) {
 	per := 8 / bits
-	for i := range 64 {
-		k, m := codeWord(i)
-		c := u.word(first+k/per) >> (8*m + bits*(k%per)) & (1<<bits - 1)
-		w.q[i] = int8(int32(c) - zero)
+	for k := range 16 {
+		word := u.word(first+k/per) >> (bits * (k % per))
+		for m := range 4 {
+			w.q[element(k, m)] = int8(int32(word>>(8*m)&(1<<bits-1)) - zero)
+		}
 	}
 }
 
 // trits are base-3 codes less 1: three words from first on and a tail byte.
 func (u unit) trits(w *block, first int, tail uint32) {
-	for i := range 64 {
-		k, m := codeWord(i)
-		b, digit := u.byte(first+k/5%3, m), k%5
-		if k == 15 {
-			b, digit = tail, m
+	powers := [5]uint32{1, 3, 9, 27, 81}
+	for k := range 16 {
+		word := u.word(first + k/5%3)
+		for m := range 4 {
+			b, digit := word>>(8*m)&0xff, k%5
+			if k == 15 {
+				b, digit = tail, m
+			}
+			w.q[element(k, m)] = int8((b*powers[digit]&0xff)*3>>8) - 1
 		}
-		for range digit {
-			b = b * 3 & 0xff
-		}
-		w.q[i] = int8(b*3>>8) - 1
 	}
 }
 
 // codeWord is the code word of element i of a block, and the byte in it.
 func codeWord(i int) (k, m int) { return i/16*4 + i%4, i % 16 / 4 }
+
+// element is the element in byte m of code word k.
+func element(k, m int) int { return k/4*16 + k%4 + 4*m }
 
 var blockFormats = map[string]*blockFormat{
 	// 0..3 codes of 16 words, one for each quarter of a block; 16 two halves: d of

@@ -85,8 +85,13 @@ func byExpert(product Twin, a act) Twin {
 		rows, n, width, first, held, share, ids := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4]), int(p[5]), int(p[6])
 		parts := len(args) - 2
 		x, y := args[parts], args[parts+1]
+		pairs := map[int][]int{} // of each expert, whose weights are unpacked once
 		for i := range int(node.Domain[1]) {
-			from := int(y[ids+i]) * rows
+			expert := int(y[ids+i])
+			pairs[expert] = append(pairs[expert], i)
+		}
+		for expert, list := range pairs {
+			from := expert * rows
 			low, high := max(from, first), min(from+rows, first+held)
 			if low >= high {
 				continue
@@ -96,20 +101,29 @@ func byExpert(product Twin, a act) Twin {
 				group := len(w) / ((held + 31) / 32)
 				sub = append(sub, w[(low-first)/32*group:])
 			}
-			sub = append(sub, a.row(x, n, i/share), y[i*rows:][:rows])
-			product(&graph.Node{Spec: node.Spec, Push: []uint32{uint32(high - low), 1, uint32(width), uint32(low - from), uint32(rows)}}, sub)
+			out := make([]uint32, len(list)*(high-low))
+			sub = append(sub, a.rows(x, n, list, share), out)
+			product(&graph.Node{Spec: node.Spec, Push: []uint32{uint32(high - low), uint32(len(list)), uint32(width), 0, uint32(high - low)}}, sub)
+			for j, i := range list {
+				copy(y[i*rows+low-from:], out[j*(high-low):][:high-low])
+			}
 		}
 	}
 }
 
-// row is row t of n rows of activations, by itself.
-func (a act) row(x []uint32, n, t int) []uint32 {
-	if a != actI8 {
-		k := len(x) / n
-		return x[t*k:][:k]
+// rows are the rows of some pairs, share of them a row, of n rows of activations, by themselves.
+func (a act) rows(x []uint32, n int, pairs []int, share int) (rows []uint32) {
+	words, ends := len(x)/n, 0
+	if a == actI8 {
+		words, ends = words/18*16, words/18*2 // a pair for every 16 words, behind all rows
 	}
-	words := len(x) / n / 18 * 16 // and a pair for every 16 words
-	return append(slices.Clone(x[t*words:][:words]), x[n*words+t*words/8:][:words/8]...)
+	for _, i := range pairs {
+		rows = append(rows, x[i/share*words:][:words]...)
+	}
+	for _, i := range pairs {
+		rows = append(rows, x[n*words+i/share*ends:][:ends]...)
+	}
+	return rows
 }
 
 // expertsSum: y = tidy(the sum over ranks in order of weight * row, and at last of

@@ -22,11 +22,13 @@ var floatFormats = map[string]*floatFormat{
 
 // row widens a row of packed weights.
 func (f *floatFormat) row(dst []float32, words []uint32, row int) {
-	blockWords := 64 / f.perWord
 	nb := (len(dst) + 63) / 64
-	for i := range dst {
-		at := ((row/32*nb+i/64)*blockWords+i%64/f.perWord)*32 + row%32
-		dst[i] = f.widen(words[at], i%f.perWord)
+	at := row/32*nb*64/f.perWord*32 + row%32
+	for i := 0; i < len(dst); at += 32 {
+		for j := 0; j < f.perWord && i < len(dst); j++ {
+			dst[i] = f.widen(words[at], j)
+			i++
+		}
 	}
 }
 
@@ -100,8 +102,19 @@ func (f *floatFormat) mulMat(a act) Twin {
 			for t := range n {
 				y[t*stride+row0+row] = sumTerms(nb, 8, func(b int) float32 {
 					var c [4]float32
-					for i := b * 64; i < min(b*64+64, k); i++ {
-						c[i%64/16] = c[i%64/16] + float32(w[i]*x[t*k+i])
+					ws, xs := w[b*64:min(b*64+64, k)], x[t*k+b*64:]
+					if len(ws) == 64 { // the quarters side by side
+						w, x := (*[64]float32)(ws), (*[64]float32)(xs)
+						for i := range 16 {
+							c[0] = c[0] + float32(w[i]*x[i])
+							c[1] = c[1] + float32(w[16+i]*x[16+i])
+							c[2] = c[2] + float32(w[32+i]*x[32+i])
+							c[3] = c[3] + float32(w[48+i]*x[48+i])
+						}
+					} else {
+						for i, w := range ws {
+							c[i/16] = c[i/16] + float32(w*xs[i])
+						}
 					}
 					return float32(((c[0] + c[1]) + (c[2] + c[3])) * scale(t, b))
 				})

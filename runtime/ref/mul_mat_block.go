@@ -60,18 +60,21 @@ func (f *blockFormat) mulMatI8(node *graph.Node, args [][]uint32) {
 	n, nb := int(node.Push[1]), int(node.Push[2])
 	x := bytesInOrder(args[1], n*nb*64)
 	pairs := args[1][n*nb*16:]
+	lows := make([]int32, len(x)/16) // the sums of the quarters, the same for all rows
+	for i, v := range x {
+		lows[i/16] += int32(v)
+	}
 	quarters := 4 / f.terms
 	f.product(node, args, func(w *block, t, b, half int) float32 {
 		var sum, low int32
 		for j := half * quarters; j < (half+1)*quarters; j++ {
-			var c, s int32
-			xs := x[(t*nb+b)*64+16*j:][:16]
+			var c int32
+			xs := (*[16]int8)(x[(t*nb+b)*64+16*j:])
 			for i, q := range w.q[16*j:][:16] {
 				c += int32(q) * int32(xs[i])
-				s += int32(xs[i])
 			}
 			sum += w.s[j] * c
-			low += w.n[j] * s
+			low += w.n[j] * lows[(t*nb+b)*4+j]
 		}
 		da := fromBits(pairs[(t*nb+b)*2])
 		v := float32(float32(sum) * float32(w.d[half]*da))
@@ -111,16 +114,22 @@ func widened(words []uint32, n int) []float32 {
 
 func (f *blockFormat) mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 	nb := int(node.Push[2])
+	lows := make([]float32, len(x)/16)
+	for i, v := range x[:len(lows)*16] {
+		lows[i/16] = lows[i/16] + v
+	}
 	f.product(node, args, func(w *block, t, b, half int) float32 {
 		var c, m [4]float32
+		xs := (*[64]float32)(x[(t*nb+b)*64:])
+		for i := range 16 { // the quarters side by side
+			c[0] = c[0] + float32(float32(w.q[i])*xs[i])
+			c[1] = c[1] + float32(float32(w.q[16+i])*xs[16+i])
+			c[2] = c[2] + float32(float32(w.q[32+i])*xs[32+i])
+			c[3] = c[3] + float32(float32(w.q[48+i])*xs[48+i])
+		}
 		for j := range 4 {
-			xs := x[(t*nb+b)*64+16*j:][:16]
-			for i, q := range w.q[16*j:][:16] {
-				c[j] = c[j] + float32(float32(q)*xs[i])
-				m[j] = m[j] + xs[i]
-			}
 			c[j] = float32(float32(w.s[j]) * c[j])
-			m[j] = float32(float32(w.n[j]) * m[j])
+			m[j] = float32(float32(w.n[j]) * lows[(t*nb+b)*4+j])
 		}
 		v := float32(f.join(&c, half) * w.d[half])
 		if f.minima {
