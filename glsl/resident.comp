@@ -62,9 +62,9 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
 #define MOST 11u        // units whose terms are in shared memory at once
-#define PER 12u         // 2^16 over the blocks of a unit
-#define STEP_UNITS 14u  // TEAMS over the blocks of a unit,
-#define STEP_BLOCKS 15u // and the rest
+#define PER 12u         // 2^20 over the halves of slices of a unit
+#define STEP_UNITS 14u  // from a half, or a slice's end, to the invocation's next: units
+#define STEP_HALVES 15u // and halves
 #define CODES 16u
 #define SCALES 18u
 #define X 20u
@@ -83,6 +83,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define IN_ROW 2u
 #define ADDS 1u  // x += y before the norm
 #define SILU 2u  // rows of gates, then as many of ups; the output is silu(gate) * up
+#define WHOLE 8u // invocations take whole slices
 #define CHECK 4u // the status tells if a sum is not finite
 
 shared uint two_steps[2u * STEP_WORDS];
@@ -127,7 +128,6 @@ shared vec4 lanes[LOCAL];
 
 #include "act_word.glsl"
 #include "dot4.glsl"
-#include "resident_in.glsl"
 #include "resident_product.glsl"
 #include "resident_attention.glsl"
 #include "resident_best.glsl"

@@ -5175,7 +5175,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "418c4325cb4f8a8c21a8debf7a2386f5f6174243156c472a291af02414ac2875",
+		Hash:     "035fd2b77aab8cde5748899689df17ffb629c2daae4f3ab2048c53829912745e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5198,7 +5198,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "8f5a4a2dd653cc0f901479035c178e4e026f0730f3070c60d7dc38580ed74a1b",
+		Hash:     "807fd08ad7b8b5bdf1b1a61405fb24ad3339e7ad8860523c687f74942648f124",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5221,7 +5221,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "e882dcec11b110bbd65d2a41f19eac2ce020e9ad7d175aa7872ba84814d5afe4",
+		Hash:     "7831b44b16fd9d16a229cd7cea656739474dd5d5a220fb8af6ce816b70e1d8c8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

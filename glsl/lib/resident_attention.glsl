@@ -1,13 +1,14 @@
 // Norm and rope of a token's heads (runtime/ref/qkv_rope_cache_f16.go) and attention
 // over chunks (runtime/ref/attention.go). A workgroup serves one kv head at a time:
 // it prepares the queries; the one that has the last chunk writes key and value to
-// the cache. Then, of many chunks, each 32 invocations take one (a crew): two positions
-// each for the scores, a 32nd of the dimensions each for the values. Of a few chunks
-// each 128 take one (a squad), half of the queries each 64 of them.
+// the cache. Few chunks are taken by a whole workgroup each, from shared memory; of
+// many, each 32 invocations take one (a crew): two positions each for the scores, a
+// 32nd of the dimensions each for the values.
 const uint CREWS = LOCAL / 32u, EIGHTS = HEAD_DIM / 8u, EACH = HEAD_DIM / 32u, WORDS = EACH / 2u;
-const uint NEW = QUERIES * HEAD_DIM / 4u;         // where the new key and value are in room,
+const uint HEADS = PAGE * EIGHTS;                 // where in room the queries are, behind a chunk's keys or values,
+const uint NEW = HEADS + QUERIES * HEAD_DIM / 4u; // the new key and value,
 const uint PACKED = NEW + HEAD_DIM / 2u;          // the same as the cache has them,
-const uint WEIGHTS = PACKED + HEAD_DIM / 4u;      // and the weights of the crews: [crew][query][position]
+const uint WEIGHTS = PACKED + HEAD_DIM / 4u;      // and weights: [query][position]; crews have theirs in front
 const uint CREW_WEIGHTS = QUERIES * PAGE / 4u;
 
 #ifdef SHUFFLE
@@ -50,11 +51,10 @@ float crew_tree(float v) {
 }
 #endif
 
-// Keys that are under way: 8 eighths of a position's, or 4 of each of two.
+// Keys that are under way: 4 eighths of each of two positions.
 uvec4 keys_next[8];
 
-void ask_whole(Quads keys, uint at) { [[unroll]] for (uint d = 0u; d < 8u; d++) keys_next[d] = keys.v[at + d * PAGE]; }
-void ask_halves(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
+void ask_keys(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
 
 // The heads of a kv head, one for each crew: queries to room, and, for the last chunk,
 // the new key and value. Invocation l of a crew has the elements l + 32 i.
@@ -95,7 +95,7 @@ void prepare_heads(uint head, bool fresh) {
         }
         if (live) [[unroll]] for (uint i = 0u; i < EACH; i++) {
             uint e = slot * HEAD_DIM + l + 32u * i; // key and value follow the queries
-            room[e / 4u][e % 4u] = is_q ? tidy(round13(mul(v[i], number(Q_SCALE)))) : v[i];
+            room[HEADS + e / 4u][e % 4u] = is_q ? tidy(round13(mul(v[i], number(Q_SCALE)))) : v[i];
         }
     }
     barrier();
@@ -126,7 +126,7 @@ uint new_value(uint i) { return floatBitsToUint(room[PACKED + HEAD_DIM / 8u + i 
 
 // One chunk, by a crew; in step with the other crews only where there are no subgroups.
 void attend_many(uint page, uint head, uint c, bool works) {
-    uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = WEIGHTS + crew * CREW_WEIGHTS;
+    uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = crew * CREW_WEIGHTS;
     uint live = min(PAGE, pos + 1u - c * PAGE);
     float s[QUERIES][2], e[QUERIES];
     Quads keys = Quads(address(Y));
@@ -142,12 +142,12 @@ void attend_many(uint page, uint head, uint c, bool works) {
                 else k[2u * d + 1u] = new_key(d0 + d);
             }
             at += d0 + 4u < EIGHTS ? 4u * PAGE : 0u;
-            ask_halves(keys, at);
+            ask_keys(keys, at);
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
                 vec4 key[2];
                 [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[2u * d + i][2u * h]), f32_of(k[2u * d + i][2u * h + 1u]));
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-                    vec4 q = room[g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
+                    vec4 q = room[HEADS + g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
                     [[unroll]] for (uint i = 0u; i < 2u; i++)
                         s[g][i] = mac(mac(mac(mac(s[g][i], q.x, key[i].x), q.y, key[i].y), q.z, key[i].z), q.w, key[i].w);
                 }
@@ -211,88 +211,93 @@ void attend_many(uint page, uint head, uint c, bool works) {
     crew_sync();
 }
 
-const uint SQUADS = LOCAL / 128u, HALF_QUERIES = (QUERIES + 1u) / 2u;
+// A chunk of keys or values as it lies in the cache, under way.
+const uint SHARE_OF_CHUNK = (PAGE * EIGHTS + LOCAL - 1u) / LOCAL;
+uvec4 chunk_keys[SHARE_OF_CHUNK], chunk_values[SHARE_OF_CHUNK];
 
-// One chunk, by a squad; all squads in step.
-void attend_few(uint page, uint head, uint c, bool works) {
-    uint squad = gl_LocalInvocationIndex / 128u, j = gl_LocalInvocationIndex % PAGE, side = gl_LocalInvocationIndex / PAGE % 2u;
-    uint weights = WEIGHTS + squad * 4u * CREW_WEIGHTS, live = min(PAGE, pos + 1u - c * PAGE);
-    float s[HALF_QUERIES], e[HALF_QUERIES];
-    Quads keys = Quads(address(Y));
-    [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) s[i] = e[i] = 0.0;
-    if (works) {
-        uint at = key_word(page, head, j, 0u) / 4u;
-        uvec4 k[8];
-        bool fresh = pos / PAGE == c && pos % PAGE == j;
-        [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 8u) {
-            k = keys_next;
-            if (fresh) [[unroll]] for (uint d = 0u; d < 8u; d++) k[d] = new_key(d0 + d);
-            at += d0 + 8u < EIGHTS ? 8u * PAGE : 0u;
-            ask_whole(keys, at);
-            [[unroll]] for (uint d = 0u; d < 8u; d++) {
-                vec2 k0 = f32_of(k[d].x), k1 = f32_of(k[d].y), k2 = f32_of(k[d].z), k3 = f32_of(k[d].w);
-                [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-                    uint row = min(2u * i + side, QUERIES - 1u) * (HEAD_DIM / 4u) + 2u * (d0 + d);
-                    vec4 a = room[row], b = room[row + 1u];
-                    s[i] = mac(mac(mac(mac(s[i], a.x, k0.x), a.y, k0.y), a.z, k1.x), a.w, k1.y);
-                    s[i] = mac(mac(mac(mac(s[i], b.x, k2.x), b.y, k2.y), b.z, k3.x), b.w, k3.y);
-                }
-            }
-        }
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
-            room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? s[i] : -uintBitsToFloat(INF_BITS);
+void ask_chunk(uint page, uint head) {
+    Quads cache = Quads(address(Y));
+    uint keys = key_word(page, head, 0u, 0u) / 4u, values = (word(V_BASE) + value_word(page, head, 0u, 0u)) / 4u;
+    [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) {
+        chunk_keys[i] = cache.v[keys + i * LOCAL + gl_LocalInvocationIndex];
+        chunk_values[i] = cache.v[values + i * LOCAL + gl_LocalInvocationIndex];
     }
-    Words values = Words(address(Y));
-    uint values_at = word(V_BASE) + value_word(page, head, 0u, 2u * j), next[16];
-    [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[values_at + min(n, live - 1u) * (HEAD_DIM / 2u)]; // weights beyond are +0
-    barrier();
-    [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) { // each 32 invocations find the maximum of all 64
-        uint at = weights + (2u * i + side) * (PAGE / 4u), l = j % 32u;
-        float a = room[at + l / 4u][l % 4u], b = room[at + 8u + l / 4u][l % 4u];
-        e[i] = tidy(roundEven(crew_max(b > a ? b : a)));
+}
+
+// The chunk's keys, or values, to room; the new position's last, those beyond are 0.
+void put_keys() {
+    [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) room[i * LOCAL + gl_LocalInvocationIndex] = uintBitsToFloat(chunk_keys[i]);
+}
+void put_values(uint live, bool fresh) {
+    [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) {
+        uint at = i * LOCAL + gl_LocalInvocationIndex, position = at / EIGHTS;
+        uvec4 v = position < live ? chunk_values[i] : uvec4(0u);
+        if (fresh && position + 1u == live) v = floatBitsToUint(room[PACKED + EIGHTS + at % EIGHTS]);
+        room[at] = uintBitsToFloat(v);
     }
+}
+
+// One chunk, by the workgroup: its keys are in room, the values go there.
+void attend_few(uint head, uint c) {
+    uint lane = gl_LocalInvocationIndex, live = min(PAGE, pos + 1u - c * PAGE);
+    bool fresh = pos / PAGE == c;
+    if (fresh && lane < EIGHTS) room[lane * PAGE + live - 1u] = room[PACKED + lane];
     barrier();
-    if (works) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++)
-        room[weights + ((2u * i + side) * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[i], e[i]))) : 0.0;
-    barrier();
-    if (works) {
-        Words y = Words(address(OUT));
-        uint v[16], sixteens = (live + 15u) / 16u;
-        vec2 o[HALF_QUERIES];
-        float l[HALF_QUERIES];
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-            o[i] = vec2(0.0);
-            l[i] = 0.0;
-        }
-        [[dont_unroll]] for (uint k = 0u; k < sixteens; k++) {
-            v = next;
-            if (pos / PAGE == c && k + 1u == sixteens) // the last position's value is new
-                [[unroll]] for (uint n = 0u; n < 16u; n++) if (16u * k + n >= live - 1u) v[n] = new_value(j);
-            [[unroll]] for (uint n = 0u; n < 16u; n++) next[n] = values.v[values_at + min(16u * k + 16u + n, live - 1u) * (HEAD_DIM / 2u)];
-            [[unroll]] for (uint f = 0u; f < 4u; f++) [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-                vec4 w = room[weights + (2u * i + side) * (PAGE / 4u) + 4u * k + f];
-                l[i] = add(add(add(add(l[i], w.x), w.y), w.z), w.w);
-                [[unroll]] for (uint n = 0u; n < 4u; n++) o[i] = fma(vec2(w[n]), f32_of(v[4u * f + n]), o[i]); // exact products
+    // Scores: an invocation each.
+    for (uint first = 0u; first < QUERIES * PAGE; first += LOCAL) {
+        uint i = first + lane, j = i % PAGE, g = min(i / PAGE, QUERIES - 1u);
+        float s = 0.0;
+        if (i < QUERIES * PAGE) {
+            [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) [[unroll]] for (uint d = d0; d < d0 + 4u; d++) {
+                uvec4 k = floatBitsToUint(room[d * PAGE + j]);
+                vec4 a = room[HEADS + g * (HEAD_DIM / 4u) + 2u * d], b = room[HEADS + g * (HEAD_DIM / 4u) + 2u * d + 1u];
+                vec2 k0 = f32_of(k.x), k1 = f32_of(k.y), k2 = f32_of(k.z), k3 = f32_of(k.w);
+                s = mac(mac(mac(mac(s, a.x, k0.x), a.y, k0.y), a.z, k1.x), a.w, k1.y);
+                s = mac(mac(mac(mac(s, b.x, k2.x), b.y, k2.y), b.z, k3.x), b.w, k3.y);
             }
-        }
-        [[unroll]] for (uint i = 0u; i < HALF_QUERIES; i++) {
-            uint g = 2u * i + side, to = ((head * QUERIES + g) * word(CHUNKS) + c) * PART;
-            if (g < QUERIES) {
-                y.v[to + 2u * j] = publish(tidy(o[i].x));
-                y.v[to + 2u * j + 1u] = publish(tidy(o[i].y));
-                if (j == 0u) {
-                    y.v[to + HEAD_DIM] = publish(e[i]);
-                    y.v[to + HEAD_DIM + 1u] = publish(tidy(l[i]));
-                }
-            }
+            room[WEIGHTS + i / 4u][i % 4u] = j < live ? s : -uintBitsToFloat(INF_BITS);
         }
     }
+    barrier();
+    put_values(live, fresh);
+    for (uint first = 0u; first < QUERIES * PAGE; first += LOCAL) {
+        uint i = first + lane, j = i % PAGE, g = min(i / PAGE, QUERIES - 1u);
+        float s = room[WEIGHTS + min(i, QUERIES * PAGE - 1u) / 4u][i % 4u], other = room[WEIGHTS + (g * PAGE + (j ^ 32u)) / 4u][j % 4u];
+        float e = tidy(roundEven(crew_max(other > s ? other : s)));
+        barrier();
+        if (i < QUERIES * PAGE) {
+            room[WEIGHTS + i / 4u][i % 4u] = j < live ? round13(exp2_(sub(s, e))) : 0.0;
+            if (j == 0u) Words(address(OUT)).v[((head * QUERIES + g) * word(CHUNKS) + c) * PART + HEAD_DIM] = publish(e);
+        }
+    }
+    barrier();
+    // Values: two dimensions each; and the sums of weights, which others add meanwhile.
+    Words y = Words(address(OUT));
+    const uint PAIRS = HEAD_DIM / 2u, VALUES = QUERIES * PAIRS;
+    for (uint i = lane; i < VALUES + 32u * QUERIES; i += LOCAL) {
+        uint g = i < VALUES ? i / PAIRS : (i - VALUES) / 32u, pair = i % PAIRS, to = ((head * QUERIES + g) * word(CHUNKS) + c) * PART;
+        vec2 o = vec2(0.0);
+        float sum = 0.0;
+        [[dont_unroll]] for (uint k = 0u; k < live; k += 8u) [[unroll]] for (uint f = 0u; f < 2u; f++) {
+            vec4 w = room[WEIGHTS + g * (PAGE / 4u) + k / 4u + f];
+            if (i < VALUES) {
+                [[unroll]] for (uint n = 0u; n < 4u; n++) // exact products
+                    o = fma(vec2(w[n]), f32_of(floatBitsToUint(room[(k + 4u * f + n) * EIGHTS + pair / 4u][pair % 4u])), o);
+            } else sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
+        }
+        if (i < VALUES) {
+            y.v[to + 2u * pair] = publish(tidy(o.x));
+            y.v[to + 2u * pair + 1u] = publish(tidy(o.y));
+        } else if (i % 32u == VALUES % 32u) y.v[to + HEAD_DIM + 1u] = publish(tidy(sum));
+    }
+    barrier();
 }
 
 // The same in all layers: how many workgroups serve a head, which of them this is, where
 // the page table begins, the page of the last position, and the first chunk of this
 // invocation with its page.
 uint mates, me, pages, last_page, chunk, chunk_page;
+bool few; // chunks
 
 uint serving(uint head) { return gl_NumWorkGroups.x < KV_HEADS ? 1u : (gl_NumWorkGroups.x - head + KV_HEADS - 1u) / KV_HEADS; }
 
@@ -300,7 +305,8 @@ void place(uint table) {
     uint groups = gl_NumWorkGroups.x, last = pos / PAGE;
     mates = serving(gl_WorkGroupID.x % KV_HEADS);
     me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
-    chunk = me + gl_LocalInvocationIndex / (last < SQUADS * mates ? 128u : 32u) * mates;
+    few = last < 4u * mates;
+    chunk = me + (few ? 0u : gl_LocalInvocationIndex / 32u * mates);
     pages = table;
     last_page = batch[pages + last];
     chunk_page = batch[pages + min(chunk, last)];
@@ -308,24 +314,32 @@ void place(uint table) {
 
 void attention() {
     uint last = pos / PAGE;
-    bool fresh = last % mates == me, few = last < SQUADS * mates;
+    bool fresh = last % mates == me;
     for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS && me <= last; head += min(gl_NumWorkGroups.x, KV_HEADS)) {
+        uint c = chunk, page = chunk_page, l = gl_LocalInvocationIndex % 32u;
         Quads keys = Quads(address(Y));
-        if (few) ask_whole(keys, key_word(chunk_page, head, gl_LocalInvocationIndex % PAGE, 0u) / 4u);
-        else ask_halves(keys, key_word(chunk_page, head, gl_LocalInvocationIndex % 32u, 0u) / 4u);
+        [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) chunk_values[i] = uvec4(0u); // so that registers
+        [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = uvec4(0u);                 // hold nothing until here
+        if (few) {
+            ask_chunk(page, head);
+            put_keys();
+        } else ask_keys(keys, key_word(page, head, l, 0u) / 4u);
         prepare_heads(head, fresh);
         if (fresh) store_new(last_page, head);
         if (few) {
-            attend_few(chunk_page, head, min(chunk, last), chunk <= last);
-        } else {
-            uint c = chunk, page = chunk_page;
-            [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
-                uint next = c + CREWS * mates, next_page = batch[pages + min(next, last)];
-                attend_many(page, head, min(c, last), c <= last);
-                c = next;
-                page = next_page;
-                ask_halves(keys, key_word(page, head, gl_LocalInvocationIndex % 32u, 0u) / 4u);
+            for (;;) {
+                attend_few(head, c);
+                c += mates;
+                if (c > last) break;
+                ask_chunk(batch[pages + c], head);
+                put_keys();
             }
+        } else [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
+            uint next = c + CREWS * mates, next_page = batch[pages + min(next, last)];
+            attend_many(page, head, min(c, last), c <= last);
+            c = next;
+            page = next_page;
+            ask_keys(keys, key_word(page, head, l, 0u) / 4u);
         }
         if (word(CHUNKS) > FEW) { // not in the arena: the join waits for the count instead
             memoryBarrierBuffer();

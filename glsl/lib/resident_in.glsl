@@ -115,38 +115,45 @@ vec4 joined(uint quad) {
     return o;
 }
 
-// Four weights of the norm.
-vec4 norm_weights(uint quad) {
+// What an invocation asks for ahead: quads of a row, or four weights of the norm.
+vec4 ask_quad(uint kind, ComingQuads x, uint quad) {
     uint at = word(WEIGHT) + 4u * quad;
-    return vec4(consts[at], consts[at + 1u], consts[at + 2u], consts[at + 3u]);
+    if (kind == IN_NORM) return vec4(consts[at], consts[at + 1u], consts[at + 2u], consts[at + 3u]);
+    return kind == IN_ROW ? uintBitsToFloat(x.v[quad]) : vec4(0.0);
 }
 
 void make_acts() {
-    uint quads = word(NB) * 16u, kind = word(IN), lane = gl_LocalInvocationIndex, quad = min(lane, quads - 1u);
+    const uint AT_ONCE = 3u;
+    uint quads = nb * 16u, kind = word(IN), lane = gl_LocalInvocationIndex;
     ComingQuads x = ComingQuads(address(X));
-    vec4 next = vec4(0.0); // weights of the norm, or the row, ahead by one
     float r = 0.0;
+    vec4 next[AT_ONCE];
+    [[unroll]] for (uint i = 0u; i < AT_ONCE; i++) if (i * LOCAL < quads) next[i] = ask_quad(kind, x, min(i * LOCAL + lane, quads - 1u));
     if (kind == IN_NORM) {
-        next = norm_weights(quad);
         add_residual();
         r = norm_factor();
-    } else if (kind == IN_ROW) next = uintBitsToFloat(x.v[quad]);
-    [[dont_unroll]] for (uint first = 0u; first < quads; first += LOCAL) {
-        uint ahead = min(first + LOCAL + lane, quads - 1u);
-        bool live = first + lane < quads;
-        vec4 v = next;
-        if (kind == IN_NORM) {
-            next = norm_weights(ahead);
-            [[unroll]] for (uint e = 0u; e < 4u; e++) v[e] = mul(mul(room[quad][e], r), v[e]);
-        } else if (kind == IN_JOIN) v = joined(quad);
-        else {
-            next = uintBitsToFloat(x.v[ahead]);
-            for (uint tries = 0u; missing(floatBitsToUint(v)) && patient(tries); tries++) v = uintBitsToFloat(x.v[quad]);
+    } else if (kind == IN_JOIN) {
+        [[dont_unroll]] for (uint quad = lane; quad < quads; quad += LOCAL) room[quad] = joined(quad);
+    }
+    [[dont_unroll]] for (uint first = 0u; first < quads; first += AT_ONCE * LOCAL) {
+        vec4 now[AT_ONCE] = next;
+        [[unroll]] for (uint i = 0u; i < AT_ONCE; i++)
+            if (first + (AT_ONCE + i) * LOCAL < quads) next[i] = ask_quad(kind, x, min(first + (AT_ONCE + i) * LOCAL + lane, quads - 1u));
+        [[unroll]] for (uint i = 0u; i < AT_ONCE; i++) if (first + i * LOCAL < quads) {
+            uint quad = first + i * LOCAL + lane;
+            vec4 v = now[i];
+            bool live = quad < quads;
+            if (kind == IN_ROW) {
+                for (uint tries = 0u; live && missing(floatBitsToUint(v)) && patient(tries); tries++) v = uintBitsToFloat(x.v[quad]);
+            } else {
+                vec4 own = room[min(quad, quads - 1u)];
+                if (kind == IN_JOIN) v = own;
+                else [[unroll]] for (uint e = 0u; e < 4u; e++) v[e] = mul(mul(own[e], r), v[e]);
+            }
+            v = crosswise(v);
+            ActWord made = act_word(float[4](v.x, v.y, v.z, v.w));
+            if (live) acts[quad / 4u][quad % 4u] = made.word;
+            if (live && quad % 16u == 0u) pairs[quad / 16u] = made.pair;
         }
-        v = crosswise(v);
-        ActWord made = act_word(float[4](v.x, v.y, v.z, v.w));
-        if (live) acts[quad / 4u][quad % 4u] = made.word;
-        if (live && quad % 16u == 0u) pairs[quad / 16u] = made.pair;
-        quad = ahead;
     }
 }

@@ -1,44 +1,21 @@
 // A product of one token: runtime/ref/mul_mat_q2_0.go. Rows are taken in units of 16,
-// with SILU of gates and of the ups that belong to them. An item is a block of a row:
-// invocations take the items of a pass of units in turn, a row's blocks 16 apart, and
-// leave their terms in room, blocks that fill up the last slice as +0, which changes no
-// sum. Then the terms of slices are added, and the slices.
-const uint UNIT = 16u, TEAMS = LOCAL / UNIT, ITEMS = 4u;
+// with SILU of gates and of the ups that belong to them, and 16 invocations (a team)
+// take the same four blocks, half a slice, of 16 rows. Where there are few halves, each
+// is another invocation's, their terms are left in room, and those of slices are added
+// then. Of many, WHOLE says, an invocation takes both halves of a slice and leaves their
+// sum. Blocks that fill up the last slice give +0, which changes no sum.
+const uint UNIT = 16u, TEAMS = LOCAL / UNIT, HALF = SLICE / 2u;
 
 uint first_unit, units; // of this workgroup
-uint rows, nb, fours, blocks; // blocks of an item's unit, filled up
-bool silus;
+uint rows, nb, fours, slices;
+uint halves, up; // of a unit; which of them is the first of the ups, or none
+bool silus, whole;
+uint step_units, step_halves;
 
-// The items that are loaded next: of a unit of this workgroup, and of all its blocks.
-uint unit_next, block_next;
-uvec4 codes_next[ITEMS];
-uvec2 scales_next[ITEMS];
-
-// Loads the next items, if there are any.
-void load_items() {
-    WeightQuads codes = WeightQuads(address(CODES));
-    WeightPairs scales = WeightPairs(address(SCALES));
-    uint half_blocks = silus ? blocks / 2u : blocks, steps_units = word(STEP_UNITS), step_blocks = word(STEP_BLOCKS);
-    [[unroll]] for (uint i = 0u; i < ITEMS; i++) {
-        if (unit_next < units) {
-            uint row = (first_unit + unit_next) * UNIT + gl_LocalInvocationIndex % UNIT, b = block_next;
-            if (b >= half_blocks) {
-                b -= half_blocks;
-                row += rows;
-            }
-            row = min(row, silus ? 2u * rows - 1u : rows - 1u);
-            b = min(b, nb - 1u);
-            codes_next[i] = codes.v[(row / GROUP * nb + b) * GROUP + row % GROUP];
-            scales_next[i] = scales.v[(row / GROUP * fours + (b >> SHARE) / 4u) * GROUP + row % GROUP];
-        }
-        block_next += step_blocks;
-        unit_next += steps_units;
-        if (block_next >= blocks) {
-            block_next -= blocks;
-            unit_next++;
-        }
-    }
-}
+// The half that is loaded next, and what it has.
+uint unit_next, half_next;
+uvec4 codes_next[HALF];
+uvec2 scales_next;
 
 // The share of rows of this workgroup.
 void share() {
@@ -48,20 +25,58 @@ void share() {
     rows = word(ROWS);
 }
 
-// Brings the first items of a product under way.
+// Where an invocation begins, and how it goes on.
+void first_half(out uint unit, out uint half_at) {
+    uint at = gl_LocalInvocationIndex / UNIT * (whole ? 2u : 1u);
+    unit = at * word(PER) >> 20;
+    half_at = at - unit * halves;
+}
+void next_half(inout uint unit, inout uint half_at) {
+    bool within = whole && half_at % 2u == 0u;
+    half_at += within ? 1u : step_halves;
+    unit += within ? 0u : step_units;
+    if (half_at >= halves) {
+        half_at -= halves;
+        unit++;
+    }
+}
+
+// Loads the next half, if there is one.
+void load() {
+    if (unit_next < units) {
+        bool ups = half_next >= up;
+        uint row = (first_unit + unit_next) * UNIT + gl_LocalInvocationIndex % UNIT, b = HALF * (ups ? half_next - up : half_next);
+        row = ups ? min(row + rows, 2u * rows - 1u) : min(row, rows - 1u);
+        uint at = (row / GROUP * nb + b) * GROUP + row % GROUP;
+        WeightQuads codes = WeightQuads(address(CODES));
+        [[unroll]] for (uint i = 0u; i < HALF; i++) if (b + i < nb) codes_next[i] = codes.v[at + i * GROUP];
+        scales_next = WeightPairs(address(SCALES)).v[(row / GROUP * fours + min((b >> SHARE) / 4u, fours - 1u)) * GROUP + row % GROUP];
+    }
+    next_half(unit_next, half_next);
+}
+
+#include "resident_in.glsl"
+
+// Brings the first half of a product under way.
 void begin() {
     share();
     nb = word(NB);
+    slices = word(SLICES);
+    step_units = word(STEP_UNITS);
+    step_halves = word(STEP_HALVES);
     fours = Q2_0_FOURS(nb);
     silus = (word(FLAGS) & SILU) != 0u;
-    blocks = word(SLICES) * SLICE << uint(silus);
-    unit_next = gl_LocalInvocationIndex / UNIT * word(PER) >> 16;
-    block_next = gl_LocalInvocationIndex / UNIT - unit_next * blocks;
-    load_items();
+    whole = (word(FLAGS) & WHOLE) != 0u;
+    halves = 2u * slices << uint(silus);
+    up = silus ? 2u * slices : halves;
+    first_half(unit_next, half_next);
+    [[unroll]] for (uint i = 0u; i < HALF; i++) codes_next[i] = uvec4(0u); // or registers would hold those of the last product until now
+    scales_next = uvec2(0u);
+    load();
 }
 
 // The term of block b of a row.
-float term(uint b, uvec4 codes, uvec2 scales) {
+float term(uint b, uvec4 codes, float scale) {
     int c[4] = int[4](0, 0, 0, 0);
     [[unroll]] for (uint j = 0u; j < 4u; j++) {
         uvec4 v = acts[b * 4u + j];
@@ -69,15 +84,15 @@ float term(uint b, uvec4 codes, uvec2 scales) {
     }
     uvec2 ds = pairs[b];
     int sum = c[0] + (c[1] >> 2) + (c[2] >> 4) + (c[3] >> 6);
-    return mul(float(sum - int(ds.y)), mul(q2_0_half(scales, (b >> SHARE) % 4u), uintBitsToFloat(ds.x)));
+    return mul(float(sum - int(ds.y)), mul(scale, uintBitsToFloat(ds.x)));
 }
 
-// The sum of a row's slices in order, from the one whose sum is in a cell of room.
-float row_sum(uint cell) {
+// The sum of slices in order, from the one whose sum is in a cell of room.
+float row_sum(uint cell, uint stride) {
     float total = 0.0;
-    [[dont_unroll]] for (uint s = 0u; s < word(SLICES); s += 4u) {
+    [[dont_unroll]] for (uint s = 0u; s < slices; s += 4u) {
         float v[4];
-        [[unroll]] for (uint i = 0u; i < 4u; i++) v[i] = s + i < word(SLICES) ? room_float(cell + (s + i) * SLICE * UNIT) : 0.0;
+        [[unroll]] for (uint i = 0u; i < 4u; i++) v[i] = s + i < slices ? room_float(cell + (s + i) * stride) : 0.0;
         [[unroll]] for (uint i = 0u; i < 4u; i++) total = add(total, v[i]);
     }
     return tidy(total);
@@ -87,35 +102,50 @@ void product() {
     begin();
     make_acts();
     barrier();
-    uint lane = gl_LocalInvocationIndex, r = lane % UNIT, most = word(MOST), half_blocks = silus ? blocks / 2u : blocks;
-    Words y = Words(address(OUT));
-    uint at = lane / UNIT; // block of the pass
+    uint lane = gl_LocalInvocationIndex, r = lane % UNIT, team = lane / UNIT, most = word(MOST);
+    uint cells = whole ? UNIT : SLICE * UNIT; // of a slice
     for (uint from = 0u; from < units; from += most) {
-        uint count = min(units - from, most), end = count * blocks;
-        uint unit = lane / UNIT * word(PER) >> 16, b = lane / UNIT - unit * blocks;
-        [[dont_unroll]] for (at = lane / UNIT; at < end; at += ITEMS * TEAMS) {
-            uvec4 codes[ITEMS] = codes_next;
-            uvec2 scales[ITEMS] = scales_next;
-            load_items();
-            [[unroll]] for (uint i = 0u; i < ITEMS; i++) {
-                uint block = b >= half_blocks ? b - half_blocks : b, cell = (at + i * TEAMS) * UNIT + r;
-                if (at + i * TEAMS < end) room[cell / 4u][cell % 4u] = block < nb ? term(block, codes[i], scales[i]) : 0.0;
-                b += word(STEP_BLOCKS);
-                b -= b >= blocks ? blocks : 0u;
+        uint count = min(units - from, most), end = count * (halves / 2u) * cells, unit, at;
+        first_half(unit, at);
+        float sum = 0.0;
+        [[dont_unroll]] for (uint cell = team * (whole ? UNIT : HALF * UNIT) + r; cell < end;) {
+            uvec4 codes[HALF] = codes_next;
+            uvec2 scales = scales_next;
+            load();
+            uint b = HALF * (at >= up ? at - up : at);
+            float v[HALF];
+            [[unroll]] for (uint i = 0u; i < HALF; i++) {
+                float scale = q2_0_half(scales, SHARE == 0u ? i : ((b + i) >> SHARE) % 4u);
+                v[i] = b + i < nb ? term(b + i, codes[i], scale) : 0.0;
             }
+            if (whole) {
+                [[unroll]] for (uint i = 0u; i < HALF; i++) sum = add(sum, v[i]);
+                if (at % 2u != 0u) {
+                    room[cell / 4u][cell % 4u] = sum;
+                    sum = 0.0;
+                    cell += LOCAL;
+                }
+            } else {
+                [[unroll]] for (uint i = 0u; i < HALF; i++) room[cell / 4u + i * (UNIT / 4u)][cell % 4u] = v[i];
+                cell += HALF * LOCAL;
+            }
+            next_half(unit, at);
         }
         barrier();
-        for (uint i = lane; i < end / SLICE * UNIT; i += LOCAL) {
-            uint cell = i / UNIT * SLICE * UNIT + i % UNIT;
-            float sum = 0.0;
-            [[unroll]] for (uint k = 0u; k < SLICE; k++) sum = add(sum, room_float(cell + k * UNIT));
-            room[cell / 4u][cell % 4u] = sum;
+        if (!whole) {
+            for (uint i = lane; i < end / SLICE; i += LOCAL) {
+                uint cell = i / UNIT * cells + i % UNIT;
+                float sum = 0.0;
+                [[unroll]] for (uint k = 0u; k < SLICE; k++) sum = add(sum, room_float(cell + k * UNIT));
+                room[cell / 4u][cell % 4u] = sum;
+            }
+            barrier();
         }
-        barrier();
+        Words y = Words(address(OUT));
         for (uint i = lane; i < count * UNIT; i += LOCAL) {
-            uint cell = i / UNIT * blocks * UNIT + i % UNIT, row = (first_unit + from) * UNIT + i;
-            float v = row_sum(cell);
-            if (silus) v = mul(silu(v), row_sum(cell + half_blocks * UNIT));
+            uint cell = i / UNIT * (halves / 2u) * cells + i % UNIT, row = (first_unit + from) * UNIT + i;
+            float v = row_sum(cell, cells);
+            if (silus) v = mul(silu(v), row_sum(cell + slices * cells, cells));
             if (row < rows) y.v[row] = publish(v);
         }
         if (from + most < units) barrier();

@@ -87,9 +87,9 @@ const (
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
 	stepMost   = 11        // units whose terms are kept at once
-	stepPer    = 12        // 2^16 over the blocks of a unit
-	stepWhole  = 14        // the invocations' blocks over those of a unit
-	stepRest   = 15        // and what is left of them
+	stepPer    = 12        // 2^20 over the halves of slices of a unit
+	stepNext   = 14        // from a half, or a slice's end, to the invocation's next: units
+	stepRest   = 15        // and halves
 )
 
 // Places of a step's references.
@@ -121,6 +121,7 @@ const (
 	flagAdds = 1 << iota
 	flagSilu
 	flagCheck
+	flagWhole
 )
 
 // fewChunks is the bound on attention chunks up to which every workgroup joins them
@@ -369,11 +370,15 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			blocks, teams := slices*8, local/unitRows
-			s.Words[stepWhole], s.Words[stepRest] = teams/blocks, teams%blocks
-			mine := (units + groups - 1) / groups
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)*4/unitRows/blocks, mine, blocks, 4*teams), (1<<16+blocks-1)/blocks
-			if s.Words[stepMost] == 0 || blocks > 1<<16/teams {
+			halves, teams, mine := slices*2, local/unitRows, (units+groups-1)/groups
+			next, round, terms := teams, teams, slices*8 // in a unit
+			if mine*slices >= 4*teams {
+				s.Words[stepFlags] |= flagWhole
+				next, round, terms = 2*teams-1, 2*teams, slices
+			}
+			s.Words[stepNext], s.Words[stepRest] = next/halves, next%halves
+			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)*4/unitRows/terms, mine, halves, round), (1<<20+halves-1)/halves
+			if s.Words[stepMost] == 0 || 2*teams*halves >= 1<<20 {
 				return nil // too much for shared memory, or for the kernel's division
 			}
 		}
@@ -387,12 +392,12 @@ const unitRows = 16
 // most is the number of units up to limit of a pass: all that a workgroup has, or as
 // many as make whole rounds, so that what is loaded ahead is what comes next. 0 if
 // there is no such number.
-func most(limit, mine, blocks, round uint32) uint32 {
+func most(limit, mine, halves, round uint32) uint32 {
 	if mine <= limit {
 		return max(mine, 1)
 	}
 	for n := limit; n > 0; n-- {
-		if n*blocks%round == 0 {
+		if n*halves%round == 0 {
 			return n
 		}
 	}
@@ -411,7 +416,7 @@ const roomUnits = 2
 func (p *Plan) room(t *Tape) uint32 {
 	_, local := p.Resident()
 	blocks := (t.Blocks + 7) &^ 7
-	attention := t.Heads[2]*t.Heads[0]/4 + t.Heads[0]*3/4 + local/32*t.Heads[2]*16
+	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/4 + t.Heads[0]*3/4 + t.Heads[2]*16
 	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention) + 127) &^ 127
 }
 
