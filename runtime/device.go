@@ -327,6 +327,7 @@ func (d *Device) Close() error {
 // destroy releases what open made, all or in part.
 func (d *Device) destroy() {
 	if d.vk != nil {
+		_ = d.settle() // nobody waits for what it tells any more
 		for p := range d.programs {
 			p.destroy()
 		}

@@ -153,7 +153,7 @@ func (d *Device) zero(b *Buffer) error {
 		clear(m)
 		return nil
 	}
-	return d.once.run(d, "clearing "+b.name, func(cmd vk.CommandBuffer) {
+	return d.once.start(d, "clearing "+b.name, func(cmd vk.CommandBuffer) {
 		d.afterAll(cmd)
 		d.vk.CmdFillBuffer(cmd, b.block.handle, b.offset, b.size, 0)
 	})
@@ -329,7 +329,7 @@ func (d *Device) Free(gb graph.Buffer) {
 	d.free(b)
 }
 
-// free is Free with mu held. Runs wait for the device, so it is idle.
+// free is Free with mu held. Runs wait for the device, so it is idle but for uploads.
 func (d *Device) free(b *Buffer) {
 	c := &d.memory.counts[b.purpose]
 	c.Buffers--
@@ -346,6 +346,7 @@ func (d *Device) release(b *Buffer) {
 	}
 	b.block.give(span{b.offset, b.offset + b.size})
 	if b.block.buffers == 0 {
+		_ = d.settle() // a device that is lost uses no memory, and says so at its next use
 		list := &d.memory.blocks[b.purpose]
 		*list = slices.DeleteFunc(*list, func(blk *block) bool { return blk == b.block })
 		d.memory.forget(b.purpose, b.block)

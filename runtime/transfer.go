@@ -23,6 +23,7 @@ type staging struct {
 	up    [2]*Buffer
 	down  *Buffer
 	busy  [2]bool
+	slot  int // the next
 }
 
 // open makes the command buffers and one staging buffer, at its first use.
@@ -61,10 +62,12 @@ func (s *staging) settle(d *Device) error {
 }
 
 // upload is one piece: fill sets p, and the copy is submitted. mu is held.
-func (s *staging) upload(d *Device, slot int, b *Buffer, offset, n uint64, fill func(p []byte) error) error {
+func (s *staging) upload(d *Device, b *Buffer, offset, n uint64, fill func(p []byte) error) error {
 	if err := s.open(d); err != nil {
 		return d.failed("staging", err)
 	}
+	slot := s.slot
+	s.slot ^= 1
 	if s.up[slot] == nil {
 		buf, err := d.alloc(staged, "upload", d.piece(), plan.Upload)
 		if err != nil {
@@ -144,26 +147,22 @@ func (d *Device) put(b *Buffer, data []byte) error {
 	})
 }
 
-// fill is Fill with mu held.
+// fill is Fill with mu held. The device may still be copying when it returns; what is
+// submitted later comes behind.
 func (d *Device) fill(b *Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) (err error) {
-	slot := 0
 	piece := d.piece()
 	for off := uint64(0); off < bytes; off += piece {
 		n := min(bytes-off, piece)
 		if m := b.mapped(); m != nil {
 			err = fill(off, m[offset+off:][:n:n])
 		} else {
-			err = d.stage.upload(d, slot, b, offset+off, n, func(p []byte) error { return fill(off, p) })
+			err = d.stage.upload(d, b, offset+off, n, func(p []byte) error { return fill(off, p) })
 		}
 		if err != nil {
-			break
+			return err
 		}
-		slot ^= 1
 	}
-	if late := d.stage.settle(d); err == nil {
-		err = late
-	}
-	return err
+	return nil
 }
 
 // Read copies a range of a buffer out.

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"errors"
+
 	"github.com/ternvk/tern/vk"
 )
 
@@ -9,6 +11,7 @@ type transient struct {
 	pool  vk.CommandPool
 	cmd   []vk.CommandBuffer
 	fence []vk.Fence
+	busy  bool
 }
 
 func (t *transient) open(d *Device) (err error) {
@@ -27,8 +30,11 @@ func (t *transient) close(d *Device) {
 	d.vk.DestroyCommandPool(t.pool)
 }
 
-// run records, submits and waits. mu is held.
-func (t *transient) run(d *Device, what string, record func(cmd vk.CommandBuffer)) error {
+// start records and submits. mu is held.
+func (t *transient) start(d *Device, what string, record func(cmd vk.CommandBuffer)) error {
+	if err := t.settle(d); err != nil {
+		return err
+	}
 	cmd := t.cmd[0]
 	if err := d.vk.BeginCommandBuffer(cmd, &vk.CommandBufferBeginInfo{Flags: vk.CommandBufferUsageOneTimeSubmitBit}); err != nil {
 		return d.failed(what, err)
@@ -37,12 +43,34 @@ func (t *transient) run(d *Device, what string, record func(cmd vk.CommandBuffer
 	if err := d.vk.EndCommandBuffer(cmd); err != nil {
 		return d.failed(what, err)
 	}
-	info := []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &t.cmd[0]}}
-	if err := d.submit(what, info, t.fence[0]); err != nil {
+	if err := d.submit(what, []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &t.cmd[0]}}, t.fence[0]); err != nil {
 		return err
 	}
+	t.busy = true
+	return nil
+}
+
+// settle waits for what was started.
+func (t *transient) settle(d *Device) error {
+	if !t.busy {
+		return nil
+	}
+	t.busy = false
+	return d.wait("clearing", t.fence)
+}
+
+// run is start, and waits.
+func (t *transient) run(d *Device, what string, record func(cmd vk.CommandBuffer)) error {
+	if err := t.start(d, what, record); err != nil {
+		return err
+	}
+	t.busy = false
 	return d.wait(what, t.fence)
 }
+
+// settle waits for copies and clearings in flight: what comes after them in the queue
+// need not, but memory is not given back before. mu is held.
+func (d *Device) settle() error { return errors.Join(d.stage.settle(d), d.once.settle(d)) }
 
 func (d *Device) commandPool() (vk.CommandPool, error) {
 	return d.vk.CreateCommandPool(&vk.CommandPoolCreateInfo{Flags: vk.CommandPoolCreateResetCommandBufferBit, QueueFamilyIndex: d.family})

@@ -1,7 +1,6 @@
 package op
 
 import (
-	"encoding/binary"
 	"fmt"
 	goruntime "runtime"
 	"sync"
@@ -172,16 +171,16 @@ func (p *packer) fill(off uint64, dst []byte) error {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			part := make([]byte, tile)
-			unit := make([]uint32, p.region.words)
+			g := group{packer: p, at: -1, unit: make([]uint32, p.region.words)}
+			part := make([]uint32, tile/4)
 			for i := first + (last-first)*w/workers; i < first+(last-first)*(w+1)/workers && errs[w] == nil; i++ {
 				at := i*tile - int(off)
 				if at >= 0 && at+tile <= len(dst) {
-					errs[w] = p.tile(i, unit, dst[at:][:tile])
+					errs[w] = g.tile(i, wordsOf(dst[at:][:tile]))
 					continue
 				}
-				errs[w] = p.tile(i, unit, part) // over an edge of dst
-				copy(dst[max(at, 0):], part[max(-at, 0):])
+				errs[w] = g.tile(i, part) // over an edge of dst
+				copy(dst[max(at, 0):], bytesOf(part)[max(-at, 0):])
 			}
 		})
 	}
@@ -194,26 +193,50 @@ func (p *packer) fill(off uint64, dst []byte) error {
 	return nil
 }
 
-// tile makes tile i; unit is for its own use.
-func (p *packer) tile(i int, unit []uint32, out []byte) error {
-	r := p.region
-	units := r.units(p.k)
-	row, col := i/units*groupRows, i%units*r.elements
-	from := p.format.rowBytes(col)
-	to := p.format.rowBytes(min(col+r.elements, p.k))
-	for lane := range groupRows {
-		clear(unit)
-		if src, data := p.row(p.row0 + row + lane); data != nil {
-			if err := r.pack(unit, data[from:to]); err != nil {
-				return fmt.Errorf("tensor %s, weights %d to %d of a row: %w", src.Name, col, min(col+r.elements, p.k)-1, err)
+// group makes tiles of the 32 rows of one group after the other.
+type group struct {
+	*packer
+	at   int // its number
+	rows [groupRows]struct {
+		of   *Source
+		data []byte // nil for padding
+	}
+	unit []uint32
+}
+
+// tile makes tile i.
+func (g *group) tile(i int, out []uint32) error {
+	r := g.region
+	units := r.units(g.k)
+	if at := i / units; at != g.at {
+		g.at = at
+		for lane := range g.rows {
+			g.rows[lane].of, g.rows[lane].data = g.row(g.row0 + at*groupRows + lane)
+		}
+	}
+	col := i % units * r.elements
+	end := min(col+r.elements, g.k)
+	from, to := g.format.rowBytes(col), g.format.rowBytes(end)
+	for lane := range g.rows {
+		row := &g.rows[lane]
+		clear(g.unit)
+		if row.data != nil {
+			if err := r.pack(g.unit, row.data[from:to]); err != nil {
+				return fmt.Errorf("tensor %s, weights %d to %d of a row: %w", row.of.Name, col, end-1, err)
 			}
 		}
-		for w, v := range unit {
-			at := (w/r.together*groupRows+lane)*r.together + w%r.together
-			binary.LittleEndian.PutUint32(out[4*at:], v)
+		for w := 0; w < len(g.unit); w += r.together {
+			copy(out[w*groupRows+lane*r.together:], g.unit[w:w+r.together])
 		}
 	}
 	return nil
+}
+
+// wordsOf are bytes that begin at a word, as words.
+func wordsOf(b []byte) []uint32 { return unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), len(b)/4) }
+
+func bytesOf[T uint32 | float32](words []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*4)
 }
 
 // row finds the source and bytes of a row; nil for padding.
@@ -252,7 +275,7 @@ func UploadConsts(x graph.Executor, parts ...[]float32) (*graph.Value, error) {
 		if len(p) == 0 {
 			continue
 		}
-		if err := x.Write(buf, at, unsafe.Slice((*byte)(unsafe.Pointer(&p[0])), len(p)*4)); err != nil {
+		if err := x.Write(buf, at, bytesOf(p)); err != nil {
 			x.Free(buf)
 			return nil, err
 		}
