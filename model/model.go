@@ -193,10 +193,16 @@ func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	m := &Model{file: f, net: net, config: c, options: o, sessions: map[*Session]bool{}}
-	if m.tok, err = readTokenizer(f, c); err != nil {
-		return nil, err
-	}
-	if err = m.upload(ctx, o.Executor); err != nil {
+	var reading sync.WaitGroup
+	var bad error
+	reading.Go(func() { m.tok, bad = readTokenizer(f, c) })
+	err = m.upload(ctx, o.Executor)
+	reading.Wait()
+	switch {
+	case bad != nil:
+		m.free()
+		return nil, bad
+	case err != nil:
 		return nil, err
 	}
 	return m, nil

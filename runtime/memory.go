@@ -126,7 +126,7 @@ func (d *Device) alloc(p graph.Purpose, name string, bytes uint64, wants plan.Wa
 	}
 	if p == graph.Batch && b.block.mapped == nil {
 		var err error
-		if b.mirror, err = d.alloc(staged, name, bytes, plan.Readback); err != nil {
+		if b.mirror, err = d.alloc(staged, name, bytes, plan.Staged); err != nil {
 			d.release(b)
 			return nil, err
 		}

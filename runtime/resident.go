@@ -57,7 +57,7 @@ func (p *Program) reside() error {
 	}); err != nil {
 		return err
 	}
-	if r.late, err = d.alloc(staged, "late", 4, plan.Readback); err != nil {
+	if r.late, err = d.alloc(staged, "late", 4, plan.Staged); err != nil {
 		return err
 	}
 	view := func(b *Buffer, bytes uint64) graph.Arg {

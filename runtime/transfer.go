@@ -69,7 +69,7 @@ func (s *staging) upload(d *Device, b *Buffer, offset, n uint64, fill func(p []b
 	slot := s.slot
 	s.slot ^= 1
 	if s.up[slot] == nil {
-		buf, err := d.alloc(staged, "upload", d.piece(), plan.Upload)
+		buf, err := d.alloc(staged, "upload", d.piece(), plan.Staged)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (d *Device) Read(gb graph.Buffer, offset uint64, data []byte) error {
 		return nil
 	}
 	if d.stage.down == nil {
-		if d.stage.down, err = d.alloc(staged, "readback", d.piece(), plan.Readback); err != nil {
+		if d.stage.down, err = d.alloc(staged, "readback", d.piece(), plan.Staged); err != nil {
 			return err
 		}
 	}

@@ -24,15 +24,14 @@ func TestMemoryType(t *testing.T) {
 		want    int // -1: an error
 	}{
 		{"weights", h200(), ^uint32(0), OnDevice, 1},
-		{"upload", h200(), ^uint32(0), Upload, 2},
-		{"readback", h200(), ^uint32(0), Readback, 3},
-		{"readback without cached", noCached, ^uint32(0), Readback, 1},
-		{"only the first is visible", onlyFirst, ^uint32(0), Readback, 0},
+		{"staged", h200(), ^uint32(0), Staged, 3},
+		{"staged without cached", noCached, ^uint32(0), Staged, 1},
+		{"only the first is visible", onlyFirst, ^uint32(0), Staged, 0},
 		{"only the first is visible, shared", onlyFirst, ^uint32(0), Unified, 0},
 		{"shared, cached", uma(), ^uint32(0), Unified, 2},
 		{"device memory not allowed", h200(), 0b101, OnDevice, 0},
 		{"lazily allocated and uncached types", odd, ^uint32(0), OnDevice, 2},
-		{"nothing", h200(), 0b10, Upload, -1},
+		{"nothing", h200(), 0b10, Staged, -1},
 	} {
 		got, err := c.s.MemoryType(c.allowed, c.wants)
 		if c.want < 0 {

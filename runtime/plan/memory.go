@@ -16,9 +16,9 @@ var (
 	OnDevice = Wants{DeviceLocal, 0}
 	// Unified is memory of devices that share it with the host.
 	Unified = Wants{DeviceLocal | Mapped | HostCached, DeviceLocal | Mapped, Mapped, 0}
-	Upload  = Wants{Mapped}
-	// Readback must be cached: reading write-combined memory is slow.
-	Readback = Wants{Mapped | HostCached, Mapped}
+	// Staged is host memory for copies. It must be cached: reading write-combined memory is
+	// slow, and so is packing weights into it, a few bytes here and there.
+	Staged = Wants{Mapped | HostCached, Mapped}
 )
 
 // WantsOf returns the flags for buffers of a purpose: on the device, and mapped
