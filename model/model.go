@@ -51,7 +51,7 @@ type Options struct {
 	Context     int    // positions of one session; 0: the model's own, at most 4096
 	Sequences   int    // sessions that can be full at once; 0: 1
 	Activations op.Act // of matrix products; the default is int8
-	Chunk       int    // tokens of a prompt that run at once; 0: 1024
+	Chunk       int    // tokens of a prompt that run at once; 0: what the device is tuned to, or 1024
 	// Snapshots is the number of earlier states that a session of a model with
 	// recurrent layers keeps, so that it can go back without starting again;
 	// 0: 2, negative: none.
@@ -73,6 +73,9 @@ func (o Options) withDefaults(c *family.Config) (Options, error) {
 	}
 	if o.Sequences == 0 {
 		o.Sequences = 1
+	}
+	if o.Chunk == 0 && o.Executor != nil {
+		o.Chunk = o.Executor.Limits().Chunk
 	}
 	if o.Chunk == 0 {
 		o.Chunk = DefaultChunk
@@ -301,6 +304,9 @@ func (m *Model) Close() error {
 
 // Context returns the positions of a session.
 func (m *Model) Context() int { return m.options.Context }
+
+// Chunk returns the tokens of a prompt that run at once.
+func (m *Model) Chunk() int { return m.options.Chunk }
 
 // Tokenizer returns the file's tokenizer, or nil if the file has no vocabulary.
 func (m *Model) Tokenizer() *token.Tokenizer { return m.tok }

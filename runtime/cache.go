@@ -47,14 +47,14 @@ func (d *Device) cacheFile(kind string) string {
 }
 
 // saveFile writes a file beside the old one and renames it, so that readers
-// never see half a file. The cache only saves time, so errors do not matter.
-func saveFile(path string, data []byte) {
-	if os.MkdirAll(filepath.Dir(path), 0o755) != nil {
-		return
+// never see half a file.
+func saveFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return
+		return err
 	}
 	_, err = f.Write(data)
 	if closing := f.Close(); err == nil {
@@ -66,6 +66,7 @@ func saveFile(path string, data []byte) {
 	if err != nil {
 		os.Remove(f.Name())
 	}
+	return err
 }
 
 // A cache file is the driver's data behind its SHA-256: drivers need not
@@ -101,6 +102,6 @@ func (ps *pipelines) save(d *Device) {
 		return
 	}
 	sum := sha256.Sum256(data)
-	saveFile(ps.file, append(sum[:], data...))
+	_ = saveFile(ps.file, append(sum[:], data...)) // it only saves time
 	ps.loaded = len(data)
 }

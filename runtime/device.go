@@ -21,7 +21,7 @@ import (
 const (
 	DisableVariable = "TERN_DISABLE" // feature words and off switches, see plan.Words
 	ForceVariable   = "TERN_FORCE"   // feature words to use although the device does not speed them up
-	CacheVariable   = "TERN_CACHE"   // folder of the pipeline cache, "off" for none
+	CacheVariable   = "TERN_CACHE"   // folder of the pipeline cache and of tunings, "off" for none
 )
 
 // Options choose a device and how it is used. The zero value opens the best
@@ -183,6 +183,7 @@ func (d *Device) open() error {
 	if err := d.once.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
+	d.recallTuning()
 	d.memory.open(d)
 	if err := d.pipes.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
@@ -244,9 +245,13 @@ func (d *Device) Plan() *plan.Plan { return d.plan }
 // Probe is what the start-up probe found, nil when it is switched off.
 func (d *Device) Probe() *Probe { return d.probe }
 
-// Limits gives the sizes that buffers and bindings may have.
+// Limits gives the sizes that buffers and bindings may have, and a tuning's chunk.
 func (d *Device) Limits() graph.Limits {
-	return graph.Limits{MaxBinding: d.plan.Limits.Binding, MaxBuffer: min(d.plan.Limits.Buffer, d.plan.Limits.Allocation)}
+	l := graph.Limits{MaxBinding: d.plan.Limits.Binding, MaxBuffer: min(d.plan.Limits.Buffer, d.plan.Limits.Allocation)}
+	if t := d.plan.Tuning(); t != nil {
+		l.Chunk = t.Chunk
+	}
+	return l
 }
 
 // Messages returns what the validation layer has reported so far.

@@ -78,7 +78,7 @@ func (d *Device) examine() error {
 		}
 		tried := !slices.ContainsFunc(d.probe.Rules, func(r Rule) bool { return r.Cases == 0 })
 		if data, err := json.Marshal(d.probe); err == nil && tried && file != "" {
-			saveFile(file, data)
+			_ = saveFile(file, data) // it only saves time
 		}
 	}
 	for i := range d.probe.Rules {

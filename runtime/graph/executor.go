@@ -50,6 +50,7 @@ type Program interface {
 type Limits struct {
 	MaxBinding uint64 // bytes that one binding may span
 	MaxBuffer  uint64 // bytes of one allocation
+	Chunk      int    // tokens of a prompt that had best run at once, 0: not known
 }
 
 // Checker is implemented by executors that know how much memory they have.

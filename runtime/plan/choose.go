@@ -87,7 +87,7 @@ func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 }
 
 // Choose returns the implementation of a contract for a domain: the override if
-// there is one, or else the first of the list that the device can run and whose
+// there is one, or else what a tuning found, or else the first of the list that the device can run and whose
 // bounds admit the domain.
 func (p *Plan) Choose(contract string, domain [2]uint32) (*spirv.Kernel, error) {
 	return p.choose(contract, spirv.Contract(contract), domain)
@@ -95,6 +95,9 @@ func (p *Plan) Choose(contract string, domain [2]uint32) (*spirv.Kernel, error) 
 
 func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (*spirv.Kernel, error) {
 	override, forced := p.kernels[contract]
+	if k := p.tuned(contract, list, domain); k != nil && !forced {
+		return k, nil
+	}
 	var why []string
 	for _, k := range list {
 		lacks := p.lacks(k)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/spirv"
@@ -70,7 +71,7 @@ func (s *Snapshot) coop(want CoopShape) bool {
 }
 
 // Off switches that are no feature words: parts of the runtime.
-var switches = []string{"budget", "cache", "floatcontrols", "probe"}
+var switches = []string{"budget", "cache", "floatcontrols", "probe", "tuning"}
 
 // Words returns every word that TERN_DISABLE understands.
 func Words() []string {
@@ -174,6 +175,7 @@ type Plan struct {
 	features map[string]bool
 	disabled []string
 	kernels  map[string]string
+	tuning   atomic.Pointer[Tuning]
 	fast     bool
 	pinned   bool // every pipeline asks for the one subgroup size
 }

@@ -100,7 +100,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.IntSliceVarP(&b.depth, "n-depth", "d", []int{0}, "`tokens` in the context before the test")
 	f.IntSliceVarP(&b.streams, "batch", "b", []int{1}, "`streams` that generate together, each after its own context; the speed is of all")
 	f.IntVarP(&b.repeat, "repetitions", "r", 5, "measured repetitions")
-	f.IntVar(&b.chunk, "chunk", 0, "tokens of a prompt that run at once (default 1024)")
+	f.IntVar(&b.chunk, "chunk", 0, "tokens of a prompt that run at once (default: as tuned, or 1024)")
 	f.StringVarP(&b.output, "output", "o", "md", "md, csv or json")
 	f.StringVar(&b.shape, "shape", "", "bench noise in this shape, without a file: "+strings.Join(shapes, ", "))
 	f.Float64Var(&b.peak, "peak", 0, "peak memory bandwidth of the device, `GB/s` (default: measured)")
@@ -225,7 +225,7 @@ func (b *bench) describe(r *benchResult, m *opened) {
 	i := m.Info()
 	r.Build, r.File, r.Device, r.Activations, r.PeakGBS = buildinfo.Version(), m.File().Name, m.x.Name(), b.activations, b.peak
 	r.Model = fmt.Sprintf("%s %s %s", i.Architecture, strings.ReplaceAll(countText(i.Parameters), " ", ""), i.Quantisation)
-	r.Size, r.Params, r.Chunk = i.FileBytes, i.Parameters, b.chunk
+	r.Size, r.Params, r.Chunk = i.FileBytes, i.Parameters, m.Chunk()
 	r.Time = time.Now().UTC().Format(time.RFC3339)
 }
 

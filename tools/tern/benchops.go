@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/runtime"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
@@ -141,7 +140,7 @@ func (b *bench) opTimes(ctx context.Context, m *opened, d *runtime.Device, t *be
 	defer closeAll(sessions)
 	short := *t
 	short.Gen = min(t.Gen, 1)
-	short.Prompt = min(t.Prompt, cmp.Or(b.chunk, model.DefaultChunk))
+	short.Prompt = min(t.Prompt, m.Chunk())
 	step := profiled{tokens: short.Prompt + short.Gen*short.Streams, ms: math.Inf(1)}
 	for range b.repeat + 1 {
 		took, err := short.once(ctx, m, sessions)

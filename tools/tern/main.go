@@ -110,7 +110,7 @@ func (a *app) root() *cobra.Command {
 			"Environment: " + runtime.DisableVariable + " switches features of devices and parts of the runtime off, a list with commas of\n  " +
 			strings.Join(plan.Words(), " ") + "\n" +
 			runtime.ForceVariable + " uses features, of the same words, that the device has but does not gain from.\n" +
-			runtime.CacheVariable + " is the folder of the pipeline cache, off for none (default: tern in the user's cache folder).",
+			runtime.CacheVariable + " is the folder of the pipeline cache and of tunings, off for none (default: tern in the user's cache folder).",
 		Example: `  tern run "What is the capital of France?"
   tern chat -m Ternary-Bonsai-1.7B-Q2_0_g64.gguf
   tern devices`,
@@ -128,7 +128,7 @@ func (a *app) root() *cobra.Command {
 	a.globalFlags(root.PersistentFlags())
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.check() }
 	root.AddCommand(a.runCommand(), a.chatCommand(), a.serveCommand(), a.devicesCommand(), a.inspectCommand(), a.tokenizeCommand(),
-		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.conformCommand(), a.benchCommand(), a.synthCommand(), a.quantizeCommand(), a.convertCommand(), a.perplexityCommand(), a.pullCommand(), a.versionCommand())
+		a.logitsCommand(), a.compareCommand(), a.verifyCommand(), a.conformCommand(), a.benchCommand(), a.tuneCommand(), a.synthCommand(), a.quantizeCommand(), a.convertCommand(), a.perplexityCommand(), a.pullCommand(), a.versionCommand())
 	return root
 }
 
