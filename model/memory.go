@@ -34,9 +34,10 @@ func batchWords(c *family.Config, o Options) int {
 	return op.NewSequenceLayout(o.Chunk, o.Chunk, seqs).WithDraws().Pages + cachePages(o) + 2*pairsOf(o)*o.Sequences
 }
 
-// check tells whether the model fits, before anything is allocated.
+// check tells whether the model fits, before anything is allocated, and what comes.
 func (m *Model) check() error {
-	if _, ok := m.x.(graph.Checker); !ok {
+	x, ok := m.x.(graph.Checker)
+	if !ok {
 		return nil
 	}
 	o := m.options
@@ -45,8 +46,12 @@ func (m *Model) check() error {
 	if err != nil {
 		return err
 	}
-	_, err = b.fits(o.Context, func(e Estimate) Estimate { return e })
-	return err
+	e, err := b.fits(o.Context, func(e Estimate) Estimate { return e })
+	if err != nil {
+		return err
+	}
+	x.Reserve([graph.NumPurposes]uint64{graph.Weights: e.Weights, graph.Constants: e.Constants, graph.Cache: e.Cache + e.State, graph.Batch: e.Batch})
+	return nil
 }
 
 // until is an executor that allocates nothing more when its context has ended.

@@ -23,6 +23,7 @@ type memory struct {
 	blocks [numPurposes][]*block
 	used   []uint64 // bytes allocated, by heap
 	counts [numPurposes]Use
+	coming [graph.NumPurposes]uint64 // bytes that were announced and have no block yet
 }
 
 // Use counts what a purpose holds.
@@ -159,19 +160,28 @@ func (d *Device) zero(b *Buffer) error {
 	})
 }
 
-// newBlock allocates a block for a buffer of the given size: the usual size of
-// the purpose if there is room for it, at least the buffer's.
+// newBlock allocates a block for a buffer of the given size: what was announced of the
+// purpose, or its usual size, if there is room for it, at least the buffer's.
 func (d *Device) newBlock(p graph.Purpose, name string, size uint64, wants plan.Wants) (*block, error) {
-	usual := size
+	sizes := []uint64{size}
 	if p < graph.NumPurposes {
-		usual = max(size, d.plan.BlockBytes(p)&^(placeAlignment-1))
+		sizes = []uint64{min(d.memory.coming[p], d.Limits().MaxBuffer) &^ (placeAlignment - 1), d.plan.BlockBytes(p) &^ (placeAlignment - 1), size}
 	}
-	blk, err := d.tryBlock(p, name, usual, wants)
-	if err != nil && usual > size {
-		blk, err = d.tryBlock(p, name, size, wants)
+	var blk *block
+	var err error
+	for _, n := range sizes {
+		if n < size {
+			continue
+		}
+		if blk, err = d.tryBlock(p, name, n, wants); err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, err
+	}
+	if p < graph.NumPurposes {
+		d.memory.coming[p] -= min(d.memory.coming[p], blk.size())
 	}
 	d.memory.blocks[p] = append(d.memory.blocks[p], blk)
 	return blk, nil
@@ -239,6 +249,14 @@ func (blk *block) allocate(d *Device, size uint64, wants plan.Wants) (err error)
 	return nil
 }
 
+// size is the room for buffers.
+func (blk *block) size() (n uint64) {
+	for _, f := range blk.free {
+		n += f.to - f.from
+	}
+	return n
+}
+
 func (m *memory) forget(p graph.Purpose, blk *block) {
 	m.used[blk.heap] -= blk.bytes
 	m.counts[p].Blocks--
@@ -283,6 +301,14 @@ func (d *Device) Check(need [graph.NumPurposes]uint64) error {
 		return fmt.Errorf("%s: %w", d.Name(), err)
 	}
 	return nil
+}
+
+// Reserve has the next buffers of each purpose share allocations of the given sizes, as
+// far as the device allows them.
+func (d *Device) Reserve(need [graph.NumPurposes]uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memory.coming = need
 }
 
 // take finds room for size bytes.

@@ -59,6 +59,9 @@ type Checker interface {
 	// sizes fit beside what is there; the error wraps ErrOutOfMemory and gives
 	// need and room.
 	Check(need [NumPurposes]uint64) error
+	// Reserve tells how many bytes the next buffers of each purpose will take in all,
+	// so that they can lie together. It allocates nothing; 0 withdraws it.
+	Reserve(need [NumPurposes]uint64)
 }
 
 // Executor runs graphs. Methods may be called from several goroutines; runs on

@@ -41,7 +41,7 @@ func PackedBytes(sources ...Source) (n uint64) {
 		for _, s := range run {
 			rows += s.Rows
 		}
-		n += run[0].Format.packedBytes(rows, run[0].K)
+		n += align(run[0].Format.packedBytes(rows, run[0].K))
 	}
 	return n
 }

@@ -105,7 +105,7 @@ func (s *Snapshot) BlockBytes(p graph.Purpose) uint64 {
 	switch p {
 	case graph.Weights:
 		size = 256 << 20
-	case graph.Batch:
+	case graph.Batch, graph.Constants, graph.Scratch:
 		size = 4 << 20
 	}
 	for _, h := range s.Heaps {
