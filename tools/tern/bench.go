@@ -67,7 +67,7 @@ type bench struct {
 	streams            []int
 	repeat, chunk      int
 	output, shape      string
-	html, before       string
+	html, svg, before  string
 	peak               float64
 	ops, products      bool
 }
@@ -106,6 +106,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.Float64Var(&b.peak, "peak", 0, "peak memory bandwidth of the device, `GB/s` (default: measured)")
 	f.StringVar(&b.before, "compare", "", "`file` of an earlier run (-o json): tells the ratio of each test to it")
 	f.StringVar(&b.html, "html", "", "with --ops: `file` for a page with each kernel against the memory's bound")
+	f.StringVar(&b.svg, "svg", "", "with --ops: `file` for the first of these pictures alone")
 	f.BoolVar(&b.ops, "ops", false, "print the time of each kernel instead, where the device has timestamps")
 	f.BoolVar(&b.products, "products", false, "check and time each implementation of the matrix products of a layer of --shape instead, for -p tokens")
 	return cmd

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -102,7 +103,7 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 		}
 		roofline(page, t.test(), list, b.peak)
 	}
-	return b.writeReport(b.html, page.Write)
+	return errors.Join(b.writeReport(b.html, page.Write), b.writeReport(b.svg, page.Picture))
 }
 
 // roofline draws what each kernel achieves against the memory's bound, peak GB/s (0:
@@ -120,7 +121,7 @@ func roofline(page *report.Page, test string, list []opTime, peak float64) {
 		ends := []float64{slices.Min(x), slices.Max(x)}
 		bounds = []report.Line{{Name: fmt.Sprintf("memory, %.0f GB/s", peak), X: ends, Y: []float64{peak * ends[0], peak * ends[1]}}}
 	}
-	page.Points(report.Axes{Title: "roofline", X: "operations a byte", Y: "10^9 operations a second"}, names, x, y, bounds...)
+	page.Points(report.Axes{Title: test + ", each kernel", X: "operations a byte", Y: "10^9 operations a second"}, names, x, y, bounds...)
 	page.Bars(report.Axes{Title: "time", Y: "ms"}, names, ms)
 }
 

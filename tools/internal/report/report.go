@@ -17,8 +17,10 @@
 package report
 
 import (
+	"errors"
 	"html/template"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -60,6 +62,21 @@ func (p *Page) Write(w io.Writer) error {
 		return p.err
 	}
 	return page.Execute(w, p)
+}
+
+// Picture writes the page's first plot alone, as an SVG file.
+func (p *Page) Picture(w io.Writer) error {
+	if p.err != nil {
+		return p.err
+	}
+	for _, part := range p.Parts {
+		if svg := string(part.Plot); svg != "" {
+			end := strings.Index(svg, ">") + 1
+			_, err := io.WriteString(w, svg[:end]+"\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>"+svg[end:])
+			return err
+		}
+	}
+	return errors.New("a picture of a page without plots")
 }
 
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
