@@ -14,6 +14,7 @@ import (
 
 	"github.com/ternvk/tern/model"
 	"github.com/ternvk/tern/runtime"
+	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/tools/internal/buildinfo"
 	"github.com/ternvk/tern/tools/internal/synth"
 )
@@ -38,9 +39,11 @@ type benchResult struct {
 	DevNS       float64   `json:"stddev_ns"`
 	AvgTS       float64   `json:"avg_ts"`
 	DevTS       float64   `json:"stddev_ts"`
-	GBS         float64   `json:"gb_per_s"`  // of weights and cache, decoding only
-	PeakGBS     float64   `json:"peak_gb_s"` // 0: not known
-	Ratio       float64   `json:"ratio"`     // to the speed in the file of --compare, 0: not there
+	GBS         float64   `json:"gb_per_s"`            // of weights and cache, decoding only
+	PeakGBS     float64   `json:"peak_gb_s"`           // 0: not known
+	Ratio       float64   `json:"ratio"`               // to the speed in the file of --compare, 0: not there
+	Allocated   uint64    `json:"device_bytes"`        // after the test
+	Kept        uint64    `json:"weights_cache_bytes"` // of it, weights and cache
 	SamplesNS   []float64 `json:"samples_ns"`
 	SamplesTS   []float64 `json:"samples_ts"`
 }
@@ -168,6 +171,7 @@ func (b *bench) run(ctx context.Context) error {
 		if err := b.measure(ctx, m, r); err != nil {
 			return fmt.Errorf("%s: %w", r.test(), err)
 		}
+		r.Allocated, r.Kept = allocated(m.x)
 		if ts := before[r.Model+" "+r.test()]; ts > 0 {
 			r.Ratio = r.AvgTS / ts
 		}
@@ -187,18 +191,35 @@ func (b *bench) reportMemory(m *opened) error {
 	if !ok {
 		return nil
 	}
-	e, err := b.memory(m.File(), m.Context(), slices.Max(b.streams))
+	o, err := b.options(model.Options{Context: m.Context(), Sequences: slices.Max(b.streams), Chunk: m.Chunk()})
 	if err != nil {
 		return err
 	}
-	var held, allocated uint64
+	e, err := model.EstimateMemory(m.File(), o)
+	if err != nil {
+		return err
+	}
+	var held uint64
 	for _, u := range d.Stats().Purposes {
 		held += u.Bytes
-		allocated += u.BlockBytes
 	}
-	_, err = fmt.Fprintf(b.err, "device memory: %s in buffers, %s allocated, %s estimated (%+.1f %%) for %d positions\n",
-		sizeText(held), sizeText(allocated), sizeText(e.Total), 100*(float64(held)/float64(e.Total)-1), e.Context)
+	all, kept := allocated(d)
+	_, err = fmt.Fprintf(b.err, "device memory: %s in buffers, %s estimated (%+.1f %%) for %d positions; %s allocated, %.1f %% more than weights and cache\n",
+		sizeText(held), sizeText(e.Total()), 100*(float64(held)/float64(e.Total())-1), m.Context(), sizeText(all), 100*(float64(all)/float64(kept)-1))
 	return err
+}
+
+// allocated is what a device holds of its memory, and how much of it are weights and cache.
+func allocated(x graph.Executor) (all, kept uint64) {
+	d, ok := x.(*runtime.Device)
+	if !ok {
+		return 0, 0
+	}
+	purposes := d.Stats().Purposes
+	for _, u := range purposes {
+		all += u.BlockBytes
+	}
+	return all, purposes[graph.Weights].Bytes + purposes[graph.Cache].Bytes
 }
 
 // tests lists what the flags ask for, and the context that it takes.
