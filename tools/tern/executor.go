@@ -35,7 +35,7 @@ func (a *app) executor(device string) (graph.Executor, error) {
 		}
 		return d, nil
 	}
-	asked := device != autoDevice || len(a.kernels) > 0 || a.kernelDir != "" || a.mask != ""
+	asked := device != autoDevice || len(a.kernels) > 0 || a.kernelDir != "" || a.mask != "" || a.validate
 	if asked || !errors.Is(err, graph.ErrNoDevice) && !errors.Is(err, graph.ErrUnsupported) {
 		return nil, err
 	}

@@ -192,6 +192,14 @@ func TestWithoutVulkan(t *testing.T) {
 	prepare(t, "", "run", "--device", "0", "Hello!").noVulkan().exits(t, exitFailure).complains(t, "no usable device", "--device reference")
 }
 
+// The reference is no stand-in for a validation layer that is not installed.
+func TestValidationMissing(t *testing.T) {
+	c := prepare(t, "", "verify", "--validate")
+	c.Env = append(os.Environ(), "VK_LAYER_PATH=/nonexistent")
+	c.exits(t, exitFailure).complains(t, "VK_LAYER_KHRONOS_validation is not installed")
+	prepare(t, "", "verify", "--validate").noVulkan().exits(t, exitFailure).complains(t, "no usable device")
+}
+
 func TestDevices(t *testing.T) {
 	var list []deviceReport
 	decode(t, prepare(t, "", "devices", "--json").exits(t, 0).out.Bytes(), &list)
