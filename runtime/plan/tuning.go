@@ -18,6 +18,16 @@ type TunedRange struct {
 	Impl string `json:"impl"`
 }
 
+// Prefer adds that an implementation is the fastest in a range behind those before.
+func (t *Tuning) Prefer(contract string, from, to uint32, impl string) {
+	list := t.Kernels[contract]
+	if n := len(list); n > 0 && list[n-1].Impl == impl && list[n-1].To+1 == from {
+		list[n-1].To = to
+		return
+	}
+	t.Kernels[contract] = append(list, TunedRange{from, to, impl})
+}
+
 // Tuning returns what [Plan.Choose] goes by, nil for the list alone.
 func (p *Plan) Tuning() *Tuning { return p.tuning.Load() }
 

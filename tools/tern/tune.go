@@ -178,7 +178,7 @@ func (t *tune) measure(ctx context.Context, m *opened, d *runtime.Device) (*plan
 				slow[name] = ns > hopeless*best
 			}
 			if best < worthwhile*builtin {
-				found.Kernels[contract] = append(found.Kernels[contract], plan.TunedRange{From: uint32(from), To: uint32(n), Impl: impl})
+				found.Prefer(contract, uint32(from), uint32(n), impl)
 			}
 		}
 		if err := w.Flush(); err != nil {
