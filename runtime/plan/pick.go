@@ -65,7 +65,7 @@ func Pick(list []Snapshot, wish string) (Choice, error) {
 		if n, err := strconv.Atoi(wish); err == nil {
 			i := slices.IndexFunc(list, func(s Snapshot) bool { return s.Index == n })
 			if i < 0 {
-				return Choice{}, fmt.Errorf("device %d: %w: there are %s", n, graph.ErrNoDevice, names(list))
+				return Choice{}, fmt.Errorf("device %d: %w of this number; %s", n, graph.ErrNoDevice, names(list))
 			}
 			return Choice{Device: i, Note: list[i].Title() + ", by number"}, nil
 		}
@@ -81,11 +81,11 @@ func Pick(list []Snapshot, wish string) (Choice, error) {
 		}
 		switch len(found) {
 		case 0:
-			return Choice{}, fmt.Errorf("device %q: %w: there are %s", wish, graph.ErrNoDevice, names(list))
+			return Choice{}, fmt.Errorf("device %q: %w of this name or UUID; %s", wish, graph.ErrNoDevice, names(list))
 		case 1:
 			return Choice{Device: found[0], Note: list[found[0]].Title() + ", by name"}, nil
 		}
-		return Choice{}, fmt.Errorf("device %q is ambiguous: %s", wish, names(list))
+		return Choice{}, fmt.Errorf("device %q is ambiguous; %s", wish, names(list))
 	}
 }
 
@@ -148,10 +148,11 @@ func (s *Snapshot) local() uint64 {
 	return n
 }
 
+// names lists the devices for a complaint about the choice.
 func names(list []Snapshot) string {
 	var out []string
 	for _, s := range list {
-		out = append(out, fmt.Sprintf("%d: %s", s.Index, s.Title()))
+		out = append(out, fmt.Sprintf("%d is %s", s.Index, s.Title()))
 	}
-	return strings.Join(out, ", ")
+	return "device " + strings.Join(out, ", device ")
 }

@@ -147,6 +147,11 @@ func (b *bench) run(ctx context.Context) error {
 	if len(tests) == 0 || b.repeat < 1 {
 		return usagef("nothing to measure: -p, -n and -r are too small")
 	}
+	for _, path := range []string{b.html, b.svg} {
+		if err := b.writable(path, b.before); err != nil {
+			return err
+		}
+	}
 	before, err := readBefore(b.before)
 	if err != nil {
 		return err

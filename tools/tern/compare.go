@@ -19,7 +19,8 @@ func (a *app) compareCommand() *cobra.Command {
 	var with, prompt, ids, html string
 	var from, tokens int
 	var all bool
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "compare",
 		Short: "Compare two devices node by node, word by word",
 		Long: "Run a prompt's graph on --device and on --with, one node at a time, and compare every word that a node writes.\n" +
@@ -33,7 +34,10 @@ func (a *app) compareCommand() *cobra.Command {
 			if tokens < 0 || from < 0 {
 				return usagef("--tokens and --from must not be negative")
 			}
-			if err := a.apart(html); err != nil {
+			if ids != "" && cmd.Flags().Changed("prompt") {
+				return usagef("--prompt and --ids exclude each other")
+			}
+			if err := a.writable(html); err != nil {
 				return err
 			}
 			c, err := a.openPair(ctx, with)

@@ -38,7 +38,7 @@ func (a *app) logitsCommand() *cobra.Command {
 			if (ids == "") == (len(args) == 0) {
 				return usagef("either a text or --ids is needed")
 			}
-			if err := a.apart(output); err != nil {
+			if err := a.writable(output); err != nil {
 				return err
 			}
 			m, err := a.open(ctx, model.Options{})
@@ -123,23 +123,40 @@ func (a *app) writeLogits(ctx context.Context, m *model.Model, tokens []int32, w
 	return nil
 }
 
-// apart refuses a file to write that is one to read, or the model.
-func (a *app) apart(out string, in ...string) error {
+// writable refuses a file to write that is one to read, or the model, and one that
+// cannot be created, before any work is done for it. "" and "-" are no files.
+func (a *app) writable(out string, in ...string) error {
+	if out == "" || out == "-" {
+		return nil
+	}
 	for _, in := range append(in, a.model) {
-		if out != "" && in != "" && sameFile(in, out) {
+		if in != "" && sameFile(in, out) {
 			return usagef("%s is both read and written", out)
 		}
 	}
-	return nil
+	f, err := createBeside(out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// createBeside creates the file that is to get the name path when it is complete.
+func createBeside(path string) (*os.File, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return f, nil
 }
 
 // writeFile writes a file beside path, gives it its name when it is complete,
 // and returns its SHA-256 in hex. On an error nothing is left.
 func writeFile(path string, write func(io.Writer) error) (sum string, err error) {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: not a regular file", path) // a device or a pipe must not be replaced
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	f, err := createBeside(path)
 	if err != nil {
 		return "", err
 	}

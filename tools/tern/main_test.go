@@ -142,6 +142,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"inspect", "--graph", "-1"}, []string{"--graph -1"}},
 		{[]string{"compare", "--tokens", "-3"}, []string{"--tokens"}},
 		{[]string{"compare", "--from", "-1"}, []string{"--from"}},
+		{[]string{"compare", "--ids", "1", "-p", "a"}, []string{"--prompt and --ids exclude each other"}},
 		{[]string{"bench", "-p", "-4"}, []string{"-p"}},
 		{[]string{"bench", "-d", "9223372036854775807"}, []string{"too large"}},
 		{[]string{"inspect", "a", "-m", "b"}, []string{"one model"}},

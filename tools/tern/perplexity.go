@@ -67,8 +67,13 @@ func (q *quality) run(ctx context.Context) error {
 	case q.context != 0 && q.context < 4:
 		return usagef("--context %d: want 4 or more", q.context)
 	}
-	if err := errors.Join(q.apart(q.html, q.text, q.base), q.apart(q.base, q.text)); err != nil {
+	if err := q.writable(q.html, q.text, q.base); err != nil {
 		return err
+	}
+	if !q.compare {
+		if err := q.writable(q.base, q.text); err != nil {
+			return err
+		}
 	}
 	r := &perplexity.Run{Header: perplexity.Header{Context: q.context}}
 	text := []byte(nil)

@@ -156,6 +156,7 @@ func (q *storing) store(ctx context.Context, path string, meta []gguf.KV, steps 
 func (q *storing) summary(path string, results []quantize.Result, took time.Duration) {
 	var before, after uint64
 	var changed, lossy, ordinary int
+	var spoilt []string // ternary before, and other than by a scale's rounding changed
 	for _, r := range results {
 		before, after = before+r.Before, after+r.After
 		if r.To != r.From {
@@ -164,12 +165,23 @@ func (q *storing) summary(path string, results []quantize.Result, took time.Dura
 		if !r.Lossless() {
 			lossy++
 		}
+		if r.WasTernary() && r.Beyond > 0 {
+			spoilt = append(spoilt, r.Name)
+		}
 		if quantize.Ternary(r.To) && !r.WasTernary() {
 			ordinary++
 		}
 	}
 	fmt.Fprintf(q.err, "%d tensors, %d stored anew, %d of them with loss: %s -> %s in %.1f s\n",
 		len(results), changed, lossy, sizeText(before), sizeText(after), took.Seconds())
+	if len(spoilt) > 0 {
+		const shown = 3
+		more := ""
+		if len(spoilt) > shown {
+			more = " ..."
+		}
+		fmt.Fprintf(q.err, "%d ternary tensors are not kept as they were, --check tells why: %s%s\n", len(spoilt), strings.Join(spoilt[:min(shown, len(spoilt))], ", "), more)
+	}
 	if ordinary > 0 {
 		fmt.Fprintf(q.err, "warning: %d tensors were not ternary. Rounded to -1, 0 and 1, an ordinary model says nothing sensible any more;\n"+
 			"these formats are for models that were trained with ternary weights\n", ordinary)

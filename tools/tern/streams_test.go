@@ -159,6 +159,21 @@ func TestOutputIsInput(t *testing.T) {
 	} {
 		prepare(t, "", args...).exits(t, exitUsage).complains(t, "both read and written")
 	}
+	none := filepath.Join(filepath.Dir(path), "none", "y")
+	for _, args := range [][]string{
+		{"logits", "--ids", "1", "-o", none}, {"compare", "--html", none}, {"bench", "--ops", "--html", none}, {"bench", "--ops", "--svg", none},
+		{"conform", "--html", none}, {"conform", "--json", none}, {"conform", "--junit", none},
+		{"perplexity", "-f", path, "--html", none}, {"perplexity", "-f", path, "--kl-divergence-base", none},
+	} { // before a device is opened
+		c := prepare(t, "", args...).exits(t, exitUsage)
+		c.complains(t, none+" cannot be written")
+		if strings.Contains(c.err.String(), "device: ") {
+			t.Errorf("%q: told late: %q", args, c.err.String())
+		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("%v are left: %v", left, err)
+	}
 	long := strings.Repeat("1,", 3000)
 	prepare(t, "", "logits", "--ids", long, "-o", path).exits(t, exitFailure).complains(t, "3000 tokens in a context of 2048")
 }
