@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -47,6 +48,9 @@ type Options struct {
 	Time time.Duration
 	// Work leaves out cases of more multiply-adds (or element operations); 0: none.
 	Work uint64
+	// Least leaves out cases of a matrix product with fewer output words of rows of
+	// random weights: in few large cases, words cost less. 0: none.
+	Least int64
 	// Shapes takes the matrices of published models instead of made-up ones, once
 	// each in three batch sizes; contracts without matrices are left out.
 	Shapes bool
@@ -252,7 +256,7 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			r.check(ctx, bench, "vector "+s.node.Label, s)
 		}
 	}
-	large := 0
+	large, small := 0, 0
 	for i := opts.First; ; i++ {
 		if opts.Cases > 0 && i >= opts.First+opts.Cases || opts.Products > 0 && r.Products >= opts.Products ||
 			opts.Time > 0 && time.Since(start) > opts.Time || opts.Shapes && i >= len(modelShapes)*len(shapeTokens) {
@@ -263,6 +267,10 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			large++
 			continue
 		}
+		if c.Products < opts.Least && isProduct(k.Contract) {
+			small++
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return r, x.Name(), err
 		}
@@ -270,9 +278,14 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			return r, x.Name(), err
 		}
 	}
+	var left []string
 	if large > 0 {
-		r.Skipped = fmt.Sprintf("%d cases above %d operations left out", large, opts.Work)
+		left = append(left, fmt.Sprintf("%d cases above %d operations left out", large, opts.Work))
 	}
+	if small > 0 {
+		left = append(left, fmt.Sprintf("%d of fewer than %d products", small, opts.Least))
+	}
+	r.Skipped = strings.Join(left, ", ")
 	return r, x.Name(), nil
 }
 

@@ -3,10 +3,12 @@ package conform
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/ref"
+	"github.com/ternvk/tern/spirv"
 	"github.com/ternvk/tern/testdata/kernels"
 )
 
@@ -58,5 +60,27 @@ func TestTotalIsShared(t *testing.T) {
 	}
 	if sum < total || sum > 2*total {
 		t.Errorf("%d products in all, want %d", sum, total)
+	}
+}
+
+// Least leaves out small cases of products, and none of other contracts.
+func TestLeast(t *testing.T) {
+	some, err := Named("mul_mat_q2_0_i8", "dequant_q2_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least, cases = 1000, 40
+	report, err := Run(context.Background(), Options{
+		Select: func(k *spirv.Kernel) bool { return some(k) && k.Impl == "" }, Cases: cases, Least: least, Work: 1 << 22,
+		Open: func(map[string]string) (graph.Executor, error) { return ref.New(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Results {
+		product := r.Contract != "dequant_q2_0"
+		if product && (r.Cases == 0 || r.Cases == cases || r.Products < int64(r.Cases)*least) || !product && strings.Contains(r.Skipped, "products") {
+			t.Error(r.String())
+		}
 	}
 }

@@ -31,8 +31,10 @@ var (
 	shapeTokens = []int{1, 5, 65}
 )
 
+func isProduct(contract string) bool { return strings.HasPrefix(contract, "mul_mat_") }
+
 func hasShapes(contract string) bool {
-	return strings.HasPrefix(contract, "get_rows_") || strings.HasPrefix(contract, "mul_mat_") && !strings.HasPrefix(contract, "mul_mat_id_")
+	return strings.HasPrefix(contract, "get_rows_") || isProduct(contract) && !strings.HasPrefix(contract, "mul_mat_id_")
 }
 
 // matrix picks rows, weights in a row and tokens. Of the models' matrices, those

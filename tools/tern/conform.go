@@ -64,6 +64,7 @@ func (a *app) conformCommand() *cobra.Command {
 	flags.Int64Var(&f.Products, "products", 0, "end an implementation of a matrix product after so many words of `products`")
 	flags.Int64Var(&f.Total, "total", 0, "like --products, but `words` of a contract, which its implementations share")
 	flags.Uint64Var(&f.Work, "work", conformWork, "leave out cases of more `operations`; 0: none")
+	flags.Int64Var(&f.Least, "least", 0, "leave out cases of matrix products with fewer `words` of products")
 	flags.BoolVar(&f.Shapes, "shapes", false, fmt.Sprintf("the matrices of published models, 1.7B to 27B, instead of made-up ones; --work is then %d", uint64(shapesWork)))
 	a.validateFlag(flags)
 	flags.StringVar(&f.json, "json", "", "write the report to a `file` as JSON, - for standard output")
@@ -79,8 +80,8 @@ func (a *app) conformCommand() *cobra.Command {
 }
 
 func (a *app) conform(ctx context.Context, f *conformFlags) error {
-	if f.First < 0 || f.Cases < 0 || f.Products < 0 || f.Total < 0 || f.Time < 0 {
-		return usagef("--first, --cases, --products, --total and --time must not be negative")
+	if f.First < 0 || f.Cases < 0 || f.Products < 0 || f.Total < 0 || f.Least < 0 || f.Time < 0 {
+		return usagef("--first, --cases, --products, --total, --least and --time must not be negative")
 	}
 	if f.Time == 0 && f.Cases == 0 && !f.Shapes {
 		return usagef("--time 0 goes on for ever: give --cases too")
