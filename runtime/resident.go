@@ -17,6 +17,7 @@ type resident struct {
 	words *Buffer // of the steps
 	own   *Buffer // turn, arenas and the rest of what passes from step to step
 	late  *Buffer // for the host: not zero when workgroups waited in vain
+	batch []byte  // as it was before the run
 }
 
 // turnBytes is the room at the begin of the tape's own memory for the count of
@@ -139,15 +140,32 @@ func (p *Program) writeTape() error {
 	return p.device.put(r.words, data)
 }
 
-// punctual reports whether the workgroups of the last run met. If not, the device
-// does not hold them all, and runs go on without the resident kernel: the tape is
-// dropped, and everything that it wrote is written again by the next run.
+// hostBatch is the batch as the host sees it.
+func (p *Program) hostBatch() []byte {
+	b, at := p.place(p.resident.Batch)
+	return b.mapped()[at:][:p.resident.Batch.Bytes]
+}
+
+// remember keeps the batch, in which a run that fails leaves its status.
+func (p *Program) remember() {
+	if r := p.resident; r != nil {
+		r.batch = append(r.batch[:0], p.hostBatch()...)
+	}
+}
+
+// punctual reports whether what workgroups waited for came. If not, the device does
+// not hold them all, and runs go on without the resident kernel: the tape is dropped,
+// and everything that it wrote is written again by the next run.
 func (p *Program) punctual() bool {
 	r := p.resident
-	if r == nil || binary.LittleEndian.Uint32(r.late.mapped()) == 0 && !p.device.opts.Test.Late {
+	if r != nil && p.device.opts.Test.Late {
+		r.late.mapped()[0], p.hostBatch()[0] = 1, 1 // as when EMPTY was taken for a number
+	}
+	if r == nil || binary.LittleEndian.Uint32(r.late.mapped()) == 0 {
 		return true
 	}
 	p.device.plan.Off("resident", fmt.Sprintf("%d workgroups did not meet", r.node.grid.Groups[0]))
+	copy(p.hostBatch(), r.batch)
 	p.leave()
 	p.stale = true
 	return false

@@ -50,6 +50,7 @@ func (d *Device) Run(ctx context.Context, gp graph.Program) error {
 	for {
 		p, err := d.ready(gp)
 		if err == nil {
+			p.remember()
 			err = d.run(ctx, p, p.segments)
 		}
 		if err != nil {

@@ -5200,7 +5200,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "035fd2b77aab8cde5748899689df17ffb629c2daae4f3ab2048c53829912745e",
+		Hash:     "158f503612a8fe23959b2fad6462c2dd65f50564be3f7b951f4be38ac66f0636",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5223,7 +5223,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "807fd08ad7b8b5bdf1b1a61405fb24ad3339e7ad8860523c687f74942648f124",
+		Hash:     "5c2a3acb85a39e14bc34a462b4af07d778e90e7fccb4f20f40d21d8689d4cf73",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5246,7 +5246,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "7831b44b16fd9d16a229cd7cea656739474dd5d5a220fb8af6ce816b70e1d8c8",
+		Hash:     "4ba54df89ba73270144ad555854ba6130198c968e18670434d4003ce566d1391",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -333,6 +333,7 @@ void attention() {
                 if (c > last) break;
                 ask_chunk(batch[pages + c], head);
                 put_keys();
+                barrier();
             }
         } else [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
             uint next = c + CREWS * mates, next_page = batch[pages + min(next, last)];
