@@ -3,6 +3,9 @@
 #define ACT_BINDING 3
 #include "act_store.glsl"
 // x += y (if asked), then RMS norm into activations: runtime/ref/rms_norm.go
+#ifdef SHUFFLE
+#include "tree.glsl"
+#endif
 layout(local_size_x = LOCAL) in;
 layout(binding = 0) buffer X { float x[]; };
 layout(binding = 1) readonly buffer Y { float y[]; };
@@ -18,17 +21,11 @@ void reduce(uint parts) {
     uint lane = gl_LocalInvocationIndex;
     barrier();
 #ifdef SHUFFLE
-    // The first 32 invocations, with the upper levels in registers.
     if (gl_SubgroupID == 0u) {
         float s[8];
         [[unroll]] for (uint i = 0u; i < 8u; i++) s[i] = lane + 32u * i < parts ? part[lane + 32u * i] : 0.0;
-        [[unroll]] for (uint h = 4u; h > 0u; h /= 2u)
-            if (32u * h < parts) [[unroll]] for (uint i = 0u; i < h; i++) s[i] = add(s[i], s[i + h]);
-        [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) {
-            float up = subgroupShuffleDown(s[0], h);
-            if (h < parts) s[0] = add(s[0], up);
-        }
-        if (lane == 0u) part[0] = s[0];
+        float all = tree(s, parts);
+        if (lane == 0u) part[0] = all;
     }
 #else
     for (uint h = parts / 2u; h > 0u; h /= 2u) {
