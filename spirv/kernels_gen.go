@@ -5222,7 +5222,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "035fd2b77aab8cde5748899689df17ffb629c2daae4f3ab2048c53829912745e",
+		Hash:     "ea90ace1287c44525a6154772b63d7625e39ebf02ca67305f4279593e407e0b8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5245,7 +5245,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "807fd08ad7b8b5bdf1b1a61405fb24ad3339e7ad8860523c687f74942648f124",
+		Hash:     "e3b54b9d12e2f8a01d3d95d3ca77dcb76fd95ad908be1ae8f1b117005cd252b4",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5268,7 +5268,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "7831b44b16fd9d16a229cd7cea656739474dd5d5a220fb8af6ce816b70e1d8c8",
+		Hash:     "4550c38641ce510565e32d375097378b251554f7562ab4ba355ea6659d065470",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
