@@ -183,11 +183,11 @@ void slice_sums(uint s) {
     load_activations(s * SLICE);
     [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++) sums[i][j] = FMat(0.0);
     UNROLL for (uint i = 0u; i < SLICE; i++)
-        if (s * SLICE + i < nb) {
+        {
             store(s, i);
             together();
             if (i + 1u < SLICE) load_activations(s * SLICE + i + 1u);
-            block();
+            if (s * SLICE + i < nb) block();
             together();
         }
     [[unroll]] for (int i = 0; i < MI; i++) [[unroll]] for (int j = 0; j < NI; j++)
@@ -205,7 +205,7 @@ void main() {
     find();
 #endif
     for (uint first = 0u; first < slices; first += PARTS) {
-        if (first + gl_SubgroupID < slices) slice_sums(first + gl_SubgroupID);
+        slice_sums(first + gl_SubgroupID);
         barrier();
         for (uint p = 0u; p < min(PARTS, slices - first); p++)
             [[unroll]] for (uint u = 0u; u < UNITS; u++) {

@@ -372,7 +372,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 32}, {"miny", 17}, {"maxy", 128}},
 		Needs:    []string{"coop16", "sg32", "shared48k", "local256"},
 		Class:    "exact",
-		Hash:     "69f6fa52cde3531b4b3e93ae16aface165047b14330f6f8d511ae76b64cbb843",
+		Hash:     "178214d07093aaaac43e60cd9e85bfbc6849d90a34e984bd827741d632cfdb35",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -723,7 +723,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Allow:    Allow{Fma: true, F16Convert: false},
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
-		Needs:    []string{"shared32k"},
+		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
 		Hash:     "f4397a929703d53a3ae72d2a7d1cb9bdcedff9c5d1d8e0771e9aada53eb0e6d4",
 		Info: Info{
@@ -957,7 +957,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Allow:    Allow{Fma: true, F16Convert: false},
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
-		Needs:    []string{"shared32k"},
+		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
 		Hash:     "2325b5c4ce57374c745ed977b67e7085c1ff0176c678271d4a448dd557ade081",
 		Info: Info{
