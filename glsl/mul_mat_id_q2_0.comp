@@ -41,7 +41,7 @@ float term(uvec4 q, float d, uint at) {
             vec2 two = f32_of(a[at * 8u + j * 2u + i / 8u][i / 2u % 4u]);
             float x = i % 2u == 0u ? two.x : two.y;
 #endif
-            s[j] = mac(s[j], q2_0_value(q[j], i), x);
+            s[j] = act_mac(s[j], q2_0_value(q[j], i), x);
         }
     }
     return mul(add(add(s[0], s[1]), add(s[2], s[3])), d);

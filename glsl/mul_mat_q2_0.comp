@@ -64,7 +64,7 @@ void act_load(out float x[ACTS], uint at) {
 #endif
 float dot16(uint q, float x[ACTS]) {
     float s = 0.0;
-    [[unroll]] for (uint i = 0u; i < 16u; i++) s = mac(s, q2_0_value(q, i), x[i]);
+    [[unroll]] for (uint i = 0u; i < 16u; i++) s = act_mac(s, q2_0_value(q, i), x[i]);
     return s;
 }
 #endif

@@ -38,8 +38,11 @@ type shader struct {
 type pipelineKey struct {
 	kernel *spirv.Kernel
 	spec   string // the words of the specialisation constants from id 1
-	based  bool   // dispatched with a base, see plan.Grid
+	first  uint32 // the number of its first workgroup, see plan.Grid
 }
+
+// firstID is the specialisation constant FIRST of lib/tern.glsl.
+const firstID = 31
 
 type pipeline struct {
 	handle vk.Pipeline
@@ -234,10 +237,12 @@ func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) err
 func (ps *pipelines) build(d *Device, j *job) error {
 	fold := d.plan.Fold()
 	data := append(append([]byte{}, vk.Bytes(&fold)...), j.key.spec...)
+	data = append(data, vk.Bytes(&j.key.first)...)
 	entries := make([]vk.SpecializationMapEntry, len(data)/4)
 	for i := range entries {
 		entries[i] = vk.SpecializationMapEntry{ConstantID: uint32(i), Offset: uint32(4 * i), Size: 4}
 	}
+	entries[len(entries)-1].ConstantID = firstID
 	stage := vk.PipelineShaderStageCreateInfo{
 		Stage:  vk.ShaderStageComputeBit,
 		Module: j.shader.module,
@@ -251,9 +256,6 @@ func (ps *pipelines) build(d *Device, j *job) error {
 		vk.Chain(&stage, &vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{RequiredSubgroupSize: n})
 	}
 	info := vk.ComputePipelineCreateInfo{Stage: stage, Layout: j.made.layout}
-	if j.key.based {
-		info.Flags |= vk.PipelineCreateDispatchBaseBit
-	}
 	made, err := d.vk.CreateComputePipelines(ps.cache, []vk.ComputePipelineCreateInfo{info})
 	if err != nil {
 		return err

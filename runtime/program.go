@@ -34,9 +34,18 @@ type node struct {
 	*graph.Node
 	kernel *spirv.Kernel
 	*pipeline
+	tail *pipeline // of the grid's tail, if it has one
 	grid plan.Grid
 	set  vk.DescriptorSet
 	ns   float64 // estimated time
+}
+
+// firsts are the numbers of the first workgroups of a node's dispatches.
+func (n *node) firsts() []uint32 {
+	if n.grid.Tail > 0 {
+		return []uint32{0, n.grid.First()}
+	}
+	return []uint32{0}
 }
 
 // segment is a range of nodes in one command buffer.
@@ -100,7 +109,8 @@ func (p *Program) resolve(choose chooser) error {
 		choose = d.plan.Choose
 	}
 	p.nodes = make([]node, len(p.g.Nodes))
-	keys := make([]pipelineKey, len(p.nodes))
+	var keys []pipelineKey
+	var users []*graph.Node
 	for i, gn := range p.g.Nodes {
 		n := &p.nodes[i]
 		n.Node = gn
@@ -116,15 +126,22 @@ func (p *Program) resolve(choose chooser) error {
 				return fmt.Errorf("node %d %s (%s), binding %d, %s: %w", i, gn.Label, n.kernel.Name, j, a.Name, err)
 			}
 		}
-		keys[i] = pipelineKey{n.kernel, d.spec(n.kernel, gn.Spec), n.grid.Tail > 0}
+		for _, first := range n.firsts() {
+			keys, users = append(keys, pipelineKey{n.kernel, d.spec(n.kernel, gn.Spec), first}), append(users, gn)
+		}
 		n.ns = d.estimate(gn)
 	}
-	if err := d.pipes.get(d, keys, p.g.Nodes); err != nil {
+	if err := d.pipes.get(d, keys, users); err != nil {
 		return err
 	}
-	for i, key := range keys {
-		p.nodes[i].pipeline = d.pipes.ready[key]
-		p.nodes[i].users++
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		n.pipeline, keys = d.pipes.ready[keys[0]], keys[1:]
+		n.pipeline.users++
+		if n.grid.Tail > 0 {
+			n.tail, keys = d.pipes.ready[keys[0]], keys[1:]
+			n.tail.users++
+		}
 	}
 	return nil
 }
@@ -234,8 +251,10 @@ func (p *Program) destroy() {
 	p.forget()
 	p.leave()
 	for _, n := range p.nodes {
-		if n.pipeline != nil {
-			n.users--
+		for _, used := range []*pipeline{n.pipeline, n.tail} {
+			if used != nil {
+				used.users--
+			}
 		}
 	}
 	d.pipes.trim(d)

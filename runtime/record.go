@@ -163,22 +163,24 @@ func (d *Device) dispatch(cmd vk.CommandBuffer, i int, n *node, bound vk.Pipelin
 		d.vk.CmdBeginDebugUtilsLabelEXT(cmd, &vk.DebugUtilsLabelEXT{PLabelName: vk.CString(fmt.Sprintf("%d %s %s", i, n.Label, n.kernel.Name))})
 		defer d.vk.CmdEndDebugUtilsLabelEXT(cmd)
 	}
-	if n.pipeline.handle != bound {
-		bound = n.pipeline.handle
-		d.vk.CmdBindPipeline(cmd, vk.PipelineBindPointCompute, bound)
+	bind := func(p *pipeline) {
+		if p.handle != bound {
+			bound = p.handle
+			d.vk.CmdBindPipeline(cmd, vk.PipelineBindPointCompute, bound)
+		}
 	}
+	bind(n.pipeline)
 	d.vk.CmdBindDescriptorSets(cmd, vk.PipelineBindPointCompute, n.pipeline.layout, 0, []vk.DescriptorSet{n.set}, nil)
 	if len(n.Push) > 0 {
 		d.vk.CmdPushConstants(cmd, n.pipeline.layout, vk.ShaderStageComputeBit, 0, vk.SliceBytes(n.Push))
 	}
 	g := n.grid
-	if g.Groups[2] > 0 {
-		d.vk.CmdDispatch(cmd, g.Groups[0], g.Groups[1], g.Groups[2])
-	}
+	d.vk.CmdDispatch(cmd, g.Groups[0], g.Groups[1], g.Groups[2])
 	if g.Tail > 0 {
 		// It touches words of its own, but the validation layer looks at whole bindings.
 		d.vk.CmdPipelineBarrier(cmd, vk.PipelineStageComputeShaderBit, vk.PipelineStageComputeShaderBit, 0, barrierCompute, nil, nil)
-		d.vk.CmdDispatchBase(cmd, 0, 0, g.Groups[2], g.Tail, g.Groups[1], 1)
+		bind(n.tail)
+		d.vk.CmdDispatch(cmd, g.Tail, g.Groups[1], 1)
 	}
 	return bound
 }

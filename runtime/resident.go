@@ -68,7 +68,7 @@ func (p *Program) reside() error {
 		Label: "token", Contract: tape.Contract(), Domain: [2]uint32{groups, 1}, Spec: spec, Push: []uint32{uint32(len(tape.Steps)), tape.Positions, tape.Tables},
 		Args: []graph.Arg{view(r.words, r.words.bytes), view(r.own, 8), graph.In(tape.Consts), graph.InOut(tape.Batch), view(r.late, 4)},
 	}, kernel: kernel, grid: plan.Grid{Groups: [3]uint32{groups, 1, 1}}}
-	key := pipelineKey{kernel, d.spec(kernel, spec), false}
+	key := pipelineKey{kernel, d.spec(kernel, spec), 0}
 	if err := d.pipes.get(d, []pipelineKey{key}, []*graph.Node{r.node.Node}); err != nil {
 		return err
 	}

@@ -11,8 +11,11 @@
 #if ACT == ACT_F32
 #define ACT_PER_WORD 1u
 uint act_element(uint w, uint m) { return w; }
+// s + t*x of a code's value and an activation, not fused: twice a large float is infinite.
+float act_mac(float s, float t, float x) { return add(s, mul(t, x)); }
 #elif ACT == ACT_F16
 #define ACT_PER_WORD 2u
+#define act_mac mac
 uint act_element(uint w, uint m) { return 2u * w + m; }
 #else
 #define ACT_PER_WORD 4u

@@ -8,7 +8,7 @@ float add(float a, float b) { precise float r = a + b; return r; }
 float sub(float a, float b) { precise float r = a - b; return r; }
 float mul(float a, float b) { precise float r = a * b; return r; }
 
-// s + a*b for a product that is exact in f32: fused or not, the words are equal.
+// s + a*b for a product that is exact in f32 and finite: fused or not, the words are equal.
 float mac(float s, float a, float b) { return fma(a, b, s); }
 
 uint mag(float x) { return floatBitsToUint(x) & 0x7fffffffu; }

@@ -119,12 +119,15 @@ func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (
 
 // Grid is how a domain is cut into workgroups: Groups in one dispatch, and
 // where x was folded onto z and does not fill the last layer, Tail workgroups
-// on x of that layer in a second dispatch with base z = Groups[2]. So exactly
-// the workgroups of the domain run.
+// on x of that layer in a second dispatch, by a pipeline whose first workgroup is
+// number First. So exactly the workgroups of the domain run.
 type Grid struct {
 	Groups [3]uint32
 	Tail   uint32
 }
+
+// First is the number of the tail's first workgroup.
+func (g Grid) First() uint32 { return g.Groups[0] * g.Groups[2] }
 
 // Fold is the value of specialisation constant 0 on this device.
 func (p *Plan) Fold() uint32 { return min(p.Limits.Groups[0], MaxFold) }

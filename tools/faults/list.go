@@ -67,7 +67,7 @@ var faults = []fault{
 	},
 	{
 		name: "one row past 65,535 workgroups", file: "glsl/lib/tern.glsl", kernel: "argmax_f32",
-		old:  "return gl_WorkGroupID.z * FOLD + gl_WorkGroupID.x;",
+		old:  "return FIRST + gl_WorkGroupID.z * FOLD + gl_WorkGroupID.x;",
 		new:  "return gl_WorkGroupID.x;",
 		args: []string{"--mask", "workgroups=16"}, // stands for 65,535: rows 17 and on are folded
 	},
