@@ -167,6 +167,9 @@ func TestChoose(t *testing.T) {
 	old.API = MakeVersion(1, 2, 0)
 	many := kernel("mm__many", nil)
 	many.Bindings = 5
+	filling := kernel("mm__filling", spirv.Tile{{Key: "x", Value: 64}, {Key: "fill", Value: 1}})
+	counted := h200()
+	counted.Processors = 132
 	pushy := kernel("mm__pushy", nil)
 	pushy.PushBytes = 256
 	for _, c := range []struct {
@@ -189,6 +192,9 @@ func TestChoose(t *testing.T) {
 		{"old Vulkan", old, Config{}, []*spirv.Kernel{modern, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"not exact", h200(), Config{}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"fast", h200(), Config{Fast: true}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm__half"},
+		{"too few to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{87 * 64, 1}, "mm"},
+		{"enough to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{44 * 64, 2}, "mm__filling"},
+		{"fill who knows what", h200(), Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{1, 1}, "mm__filling"},
 		{"many buffers", swiftshader(), Config{}, []*spirv.Kernel{many, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"many constants", cpu(), Config{}, []*spirv.Kernel{pushy, list[3]}, [2]uint32{1, 1}, "mm"},
 	} {
