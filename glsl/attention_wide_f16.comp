@@ -15,6 +15,7 @@ layout(binding = 3) writeonly buffer Y { float y[]; };
 layout(push_constant) uniform P { uint chunks, q_stride, positions, tables, v_base; };
 
 const uint EIGHTS = HEAD_DIM / 8u, HEADS = (SHARE + 1u) / 2u; // heads of a half
+const uint WAY = 16u; // positions whose values are on their way at once
 shared vec4 rows[SHARE * HEAD_DIM / 4u];
 shared vec4 score[2u * HEADS * PAGE / 4u]; // [head][position]
 
@@ -30,7 +31,7 @@ void main() {
     float s[HEADS];
     [[unroll]] for (uint i = 0u; i < HEADS; i++) s[i] = 0.0;
     uint at = key_word(page, head, j, 0u) / 4u;
-    [[unroll]] for (uint d = 0u; d < EIGHTS; d++) {
+    if (j < live) [[unroll]] for (uint d = 0u; d < EIGHTS; d++) {
         uvec4 k = cache[at + d * PAGE];
         vec2 k0 = f32_of(k.x), k1 = f32_of(k.y), k2 = f32_of(k.z), k3 = f32_of(k.w);
         [[unroll]] for (uint i = 0u; i < HEADS; i++) {
@@ -70,16 +71,17 @@ void main() {
         vec2 o[HEADS];
         [[unroll]] for (uint i = 0u; i < HEADS; i++) o[i] = vec2(0.0);
         uint word = v_base + value_word(page, head, 0u, d);
-        for (uint k = 0u; k < (live + 3u) / 4u; k++) {
-            vec2 v[4];
-            [[unroll]] for (uint n = 0u; n < 4u; n++) {
-                uint p = min(4u * k + n, live - 1u); // weights beyond are +0
+        for (uint k = 0u; k < (live + WAY - 1u) / WAY; k++) {
+            vec2 v[WAY];
+            [[unroll]] for (uint n = 0u; n < WAY; n++) {
+                uint p = min(WAY * k + n, live - 1u); // weights beyond are +0
                 v[n] = f32_of(cache_words[word + p * (HEAD_DIM / 2u)]);
             }
-            [[unroll]] for (uint i = 0u; i < HEADS; i++) {
-                vec4 w = score[(2u * i + side) * (PAGE / 4u) + k];
-                [[unroll]] for (uint n = 0u; n < 4u; n++) o[i] = fma(vec2(w[n]), v[n], o[i]); // exact products
-            }
+            [[unroll]] for (uint i = 0u; i < HEADS; i++)
+                [[unroll]] for (uint m = 0u; m < WAY / 4u; m++) {
+                    vec4 w = score[(2u * i + side) * (PAGE / 4u) + k * (WAY / 4u) + m];
+                    [[unroll]] for (uint n = 0u; n < 4u; n++) o[i] = fma(vec2(w[n]), v[4u * m + n], o[i]); // exact products
+                }
         }
         [[unroll]] for (uint i = 0u; i < HEADS; i++) {
             uint g = 2u * i + side;
