@@ -279,6 +279,9 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 		}
 	}
 	var left []string
+	if r.Cases+large+small == 0 {
+		left = append(left, fmt.Sprintf("no case from %d on is within the bounds", opts.First))
+	}
 	if large > 0 {
 		left = append(left, fmt.Sprintf("%d cases above %d operations left out", large, opts.Work))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +83,9 @@ func (a *app) conformCommand() *cobra.Command {
 func (a *app) conform(ctx context.Context, f *conformFlags) error {
 	if f.First < 0 || f.Cases < 0 || f.Products < 0 || f.Total < 0 || f.Least < 0 || f.Time < 0 {
 		return usagef("--first, --cases, --products, --total, --least and --time must not be negative")
+	}
+	if max(f.First, f.Cases) > math.MaxInt/2 {
+		return usagef("--first and --cases: at most %d", math.MaxInt/2)
 	}
 	if f.Time == 0 && f.Cases == 0 && !f.Shapes {
 		return usagef("--time 0 goes on for ever: give --cases too")
