@@ -74,7 +74,7 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 // admits reports whether a kernel's tile keys minx, maxx, miny and maxy, which
 // bound the domain, allow it. The key gpu=1 marks a shape that does not suit
 // processors, fill=1 one that smaller shapes outrun where its workgroups are for less
-// than two thirds of the device's multiprocessors, if it tells their number.
+// than two thirds of the device's multiprocessors, fill=2 than four thirds, if it tells their number.
 func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 	if k.Tile.Get("gpu", 0) == 1 && p.Type == CPU {
 		return false
@@ -86,7 +86,7 @@ func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 			return false
 		}
 	}
-	return k.Tile.Get("fill", 0) == 0 || 3*groups >= 2*uint64(p.Processors)
+	return 3*groups >= 2*uint64(k.Tile.Get("fill", 0))*uint64(p.Processors)
 }
 
 // Choose returns the implementation of a contract for a domain: the override if

@@ -168,6 +168,7 @@ func TestChoose(t *testing.T) {
 	many := kernel("mm__many", nil)
 	many.Bindings = 5
 	filling := kernel("mm__filling", spirv.Tile{{Key: "x", Value: 64}, {Key: "fill", Value: 1}})
+	twice := kernel("mm__twice", spirv.Tile{{Key: "x", Value: 64}, {Key: "fill", Value: 2}})
 	counted := h200()
 	counted.Processors = 132
 	pushy := kernel("mm__pushy", nil)
@@ -194,6 +195,8 @@ func TestChoose(t *testing.T) {
 		{"fast", h200(), Config{Fast: true}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm__half"},
 		{"too few to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{87 * 64, 1}, "mm"},
 		{"enough to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{44 * 64, 2}, "mm__filling"},
+		{"too few to fill twice", counted, Config{}, []*spirv.Kernel{twice, list[3]}, [2]uint32{175 * 64, 1}, "mm"},
+		{"enough to fill twice", counted, Config{}, []*spirv.Kernel{twice, list[3]}, [2]uint32{88 * 64, 2}, "mm__twice"},
 		{"fill who knows what", h200(), Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{1, 1}, "mm__filling"},
 		{"many buffers", swiftshader(), Config{}, []*spirv.Kernel{many, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"many constants", cpu(), Config{}, []*spirv.Kernel{pushy, list[3]}, [2]uint32{1, 1}, "mm"},
