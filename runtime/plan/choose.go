@@ -73,10 +73,10 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 
 // admits reports whether a kernel's tile keys minx, maxx, miny and maxy, which
 // bound the domain, allow it. The key gpu=1 marks a shape that does not suit
-// processors, fill=1 one that smaller shapes outrun where its workgroups are for less
+// processors, cpu=1 one for them alone: as wide as their vectors; fill=1 one that smaller shapes outrun where its workgroups are for less
 // than two thirds of the device's multiprocessors, fill=2 than four thirds, if it tells their number.
 func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
-	if k.Tile.Get("gpu", 0) == 1 && p.Type == CPU {
+	if k.Tile.Get("gpu", 0) == 1 && p.Type == CPU || k.Tile.Get("cpu", 0) == 1 && p.Type != CPU {
 		return false
 	}
 	groups := uint64(1)

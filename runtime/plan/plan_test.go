@@ -169,6 +169,7 @@ func TestChoose(t *testing.T) {
 	many.Bindings = 5
 	filling := kernel("mm__filling", spirv.Tile{{Key: "x", Value: 64}, {Key: "fill", Value: 1}})
 	twice := kernel("mm__twice", spirv.Tile{{Key: "x", Value: 64}, {Key: "fill", Value: 2}})
+	processor := kernel("mm__cpu", spirv.Tile{{Key: "cpu", Value: 1}})
 	counted := h200()
 	counted.Processors = 132
 	pushy := kernel("mm__pushy", nil)
@@ -193,6 +194,8 @@ func TestChoose(t *testing.T) {
 		{"old Vulkan", old, Config{}, []*spirv.Kernel{modern, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"not exact", h200(), Config{}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"fast", h200(), Config{Fast: true}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm__half"},
+		{"a processor's", cpu(), Config{}, []*spirv.Kernel{processor, list[3]}, [2]uint32{1, 1}, "mm__cpu"},
+		{"no processor", h200(), Config{}, []*spirv.Kernel{processor, list[3]}, [2]uint32{1, 1}, "mm"},
 		{"too few to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{87 * 64, 1}, "mm"},
 		{"enough to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{44 * 64, 2}, "mm__filling"},
 		{"too few to fill twice", counted, Config{}, []*spirv.Kernel{twice, list[3]}, [2]uint32{175 * 64, 1}, "mm"},

@@ -83,6 +83,7 @@ const (
 	stepToken  = stepVBase // embedding: in the batch
 	stepQuads  = 9         // of an arena
 	stepResult = stepVBase // choice: in the batch
+	stepPlace  = 9         // of the token that is run, in the batch
 	stepSlices = stepVBase // products: of a row
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
@@ -206,7 +207,7 @@ func (r *tapeReader) token() {
 	r.Share, r.Batch, r.Hidden = n.Spec[0], n.Args[2].Value, n.Push[1]*64
 	x := n.Args[3].Value // workgroups keep it, and what is added to it
 	s := Step{}
-	s.Words[stepOp], s.Words[stepBlocks], s.Words[stepToken] = opEmbed, n.Push[1], n.Push[3]
+	s.Words[stepOp], s.Words[stepRows], s.Words[stepBlocks], s.Words[stepToken] = opEmbed, n.Push[0], n.Push[1], n.Push[3]
 	s.Refs[refCodes], s.Refs[refScales], s.Refs[refOut] = at(n.Args[0]), at(n.Args[1]), Ref{In: InNextArena}
 	r.Steps = append(r.Steps, s)
 	for r.is("rms_norm_i8") {
@@ -318,7 +319,7 @@ func (r *tapeReader) head(x *graph.Value) {
 	best.Words[stepOp], best.Words[stepRows] = opBest, n.Push[0]
 	best.Refs[refX], best.Refs[refOut] = r.held[logits], r.passes(2*maxResident)
 	choose := Step{}
-	choose.Words[stepOp], choose.Words[stepResult] = opChoose, n.Push[1]
+	choose.Words[stepOp], choose.Words[stepResult], choose.Words[stepPlace] = opChoose, n.Push[1], r.Steps[0].Words[stepToken]
 	choose.Refs[refX] = best.Refs[refOut]
 	r.Steps = append(r.Steps, best, choose)
 }
@@ -358,6 +359,9 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 		return nil
 	}
 	groups, local := p.Resident()
+	if k, err := p.Choose(t.Contract(), [2]uint32{groups, 1}); err != nil || k.LocalSize[0] != local {
+		return nil // the device lacks something that single dispatches can do without
+	}
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch s.Words[stepOp] {
@@ -416,14 +420,14 @@ const roomUnits = 2
 func (p *Plan) room(t *Tape) uint32 {
 	_, local := p.Resident()
 	blocks := (t.Blocks + 7) &^ 7
-	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/4 + t.Heads[0]*3/4 + t.Heads[2]*16
+	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
 	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention) + 127) &^ 127
 }
 
 func (p *Plan) fits(t *Tape) bool {
 	_, local := p.Resident()
 	room := p.room(t)
-	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords)*4 + min(local, room/8)*16
+	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords)*4
 	if p.Type == CPU { // without subgroups
 		shared += local * 16
 	}
