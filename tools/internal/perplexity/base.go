@@ -203,7 +203,8 @@ func (r *Reader) Next() (Row, error) {
 		Min:    math.Float32frombits(binary.LittleEndian.Uint32(r.row[4:])),
 		Levels: make([]uint16, r.Vocab),
 	}
-	if s := row.Scale*65535 + row.Min; s-s != 0 {
+	// The largest is a logarithm of a probability, but for rounding.
+	if top := row.Scale*65535 + row.Min; !(row.Scale >= 0 && top <= 0.01 && top >= -math.MaxFloat32) {
 		return Row{}, fmt.Errorf("%s: a row's scale %g or minimum %g is no such number", r.path, row.Scale, row.Min)
 	}
 	for i := range row.Levels {

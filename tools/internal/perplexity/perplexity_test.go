@@ -182,6 +182,9 @@ func TestBadFiles(t *testing.T) {
 		{"chunks", func(b []byte) []byte { binary.LittleEndian.PutUint32(b[16:], 1<<32-1); return b }, "damaged"},
 		{"token", func(b []byte) []byte { b[20] = 5; return b }, "token 0 is 5, of a vocabulary of 5"},
 		{"scale", func(b []byte) []byte { binary.LittleEndian.PutUint32(b[76:], 0x7fc00000); return b }, "no such number"},
+		{"sign", func(b []byte) []byte { b[79] |= 0x80; return b }, "no such number"},
+		{"minimum", func(b []byte) []byte { binary.LittleEndian.PutUint32(b[80:], 0xff800000); return b }, "no such number"},
+		{"probability above 1", func(b []byte) []byte { b[83] &= 0x7f; return b }, "no such number"},
 	} {
 		bad := filepath.Join(dir, "bad")
 		if err := os.WriteFile(bad, c.change(slices.Clone(good)), 0o644); err != nil {
