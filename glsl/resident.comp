@@ -57,6 +57,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define CHUNKS 13u
 #define RESULT 8u
 #define TOKEN 8u
+#define TOKEN_PLACE 9u // of the choice
+#define FOLLOW 2u      // in the batch, runtime/op/batch.go
 #define QUADS 9u  // of an arena
 #define SLICES 8u // of a row of the product
 #define UNITS 9u  // of a workgroup; the first MORE have one more
@@ -134,7 +136,7 @@ shared vec4 lanes[LOCAL];
 
 // The row of the embedding: runtime/ref/get_rows_q2_0.go
 void embed() {
-    uint nb = word(NB), row = batch[word(TOKEN)];
+    uint nb = word(NB), row = min(batch[word(TOKEN)], word(ROWS) - 1u); // none was chosen if logits are not finite
     [[unroll]] for (uint i = 0u; i < ROUNDS; i++) {
         uint quad = i * LOCAL + gl_LocalInvocationIndex, b = min(quad / 16u, nb - 1u);
         uint q = WeightQuads(address(CODES)).v[(row / GROUP * nb + b) * GROUP + row % GROUP][quad / 4u % 4u];

@@ -1,12 +1,12 @@
 // Norm and rope of a token's heads (runtime/ref/qkv_rope_cache_f16.go) and attention
-// over chunks (runtime/ref/attention.go). A workgroup serves one kv head at a time:
-// it prepares the queries; the one that has the last chunk writes key and value to
-// the cache. Few chunks are taken by a whole workgroup each, from shared memory; of
-// many, each 32 invocations take one (a crew): two positions each for the scores, a
-// 32nd of the dimensions each for the values.
+// over chunks (runtime/ref/attention.go). A workgroup prepares the queries of a kv head,
+// or of two; the one that has a head's last chunk writes key and value to the cache.
+// Few chunks are taken by a whole workgroup each, from shared memory. Many, those of all
+// heads in a row, are shared out evenly, and each 32 invocations take one (a crew): two
+// positions each for the scores, a 32nd of the dimensions each for the values.
 const uint CREWS = LOCAL / 32u, EIGHTS = HEAD_DIM / 8u, EACH = HEAD_DIM / 32u, WORDS = EACH / 2u;
 const uint HEADS = PAGE * EIGHTS;                 // where in room the queries are, behind a chunk's keys or values,
-const uint NEW = HEADS + QUERIES * HEAD_DIM / 4u; // the new key and value,
+const uint NEW = HEADS + QUERIES * HEAD_DIM / 2u; // the new key and value,
 const uint PACKED = NEW + HEAD_DIM / 2u;          // the same as the cache has them,
 const uint WEIGHTS = PACKED + HEAD_DIM / 4u;      // and weights: [query][position]; crews have theirs in front
 const uint CREW_WEIGHTS = QUERIES * PAGE / 4u;
@@ -56,14 +56,17 @@ uvec4 keys_next[8];
 
 void ask_keys(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
 
-// The heads of a kv head, one for each crew: queries to room, and, for the last chunk,
-// the new key and value. Invocation l of a crew has the elements l + 32 i.
-void prepare_heads(uint head, bool fresh) {
+
+// The heads of a kv head, or of two, one for each crew: queries to room, and, for the
+// last chunk of the first, the new key and value. Invocation l of a crew has the
+// elements l + 32 i.
+void prepare_heads(uint head, bool two, bool fresh) {
+    const uint BOTH = 2u * QUERIES;
     uint l = gl_LocalInvocationIndex % 32u, crew = gl_LocalInvocationIndex / 32u, heads = KV_HEADS * QUERIES;
     Comings x = Comings(address(X));
-    for (uint first = 0u; first < QUERIES + 2u; first += CREWS) {
+    for (uint first = 0u; first < BOTH + 2u; first += CREWS) {
         uint slot = first + crew;
-        bool is_q = slot < QUERIES, is_v = slot == QUERIES + 1u, live = is_q || fresh && slot < QUERIES + 2u;
+        bool is_q = slot < BOTH, is_v = slot == BOTH + 1u, live = is_q ? two || slot < QUERIES : fresh && slot < BOTH + 2u;
         uint at = (is_q ? head * QUERIES + slot : heads + (is_v ? KV_HEADS : 0u) + head) * HEAD_DIM;
         uint norm = is_q ? word(WEIGHT) : word(K_NORM), angles = word(ROPE) + pos * HEAD_DIM;
         float v[EACH], weight[EACH], c[EACH / 2u], s[EACH / 2u], squares[EACH];
@@ -124,8 +127,9 @@ void store_new(uint page, uint head) {
 uvec4 new_key(uint eight) { return floatBitsToUint(room[PACKED + eight]); }
 uint new_value(uint i) { return floatBitsToUint(room[PACKED + HEAD_DIM / 8u + i / 4u][i % 4u]); }
 
-// One chunk, by a crew; in step with the other crews only where there are no subgroups.
-void attend_many(uint page, uint head, uint c, bool works) {
+// One chunk, by a crew, with queries at a place in room; in step with the other crews
+// only where there are no subgroups.
+void attend_many(uint page, uint head, uint queries, uint c, bool works) {
     uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = crew * CREW_WEIGHTS;
     uint live = min(PAGE, pos + 1u - c * PAGE);
     float s[QUERIES][2], e[QUERIES];
@@ -147,7 +151,7 @@ void attend_many(uint page, uint head, uint c, bool works) {
                 vec4 key[2];
                 [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[2u * d + i][2u * h]), f32_of(k[2u * d + i][2u * h + 1u]));
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-                    vec4 q = room[HEADS + g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
+                    vec4 q = room[queries + g * (HEAD_DIM / 4u) + 2u * (d0 + d) + h];
                     [[unroll]] for (uint i = 0u; i < 2u; i++)
                         s[g][i] = mac(mac(mac(mac(s[g][i], q.x, key[i].x), q.y, key[i].y), q.z, key[i].z), q.w, key[i].w);
                 }
@@ -293,85 +297,155 @@ void attend_few(uint head, uint c) {
     barrier();
 }
 
-// The same in all layers: how many workgroups serve a head, which of them this is, where
-// the page table begins, the page of the last position, and the first chunk of this
-// invocation with its page.
-uint mates, me, pages, last_page, chunk, chunk_page;
-bool few; // chunks
-
-uint serving(uint head) { return gl_NumWorkGroups.x < KV_HEADS ? 1u : (gl_NumWorkGroups.x - head + KV_HEADS - 1u) / KV_HEADS; }
+// The same in all layers: where the page table begins, the page of the last position and
+// that of this invocation's first chunk. Few chunks: how many workgroups serve
+// a head, and which of them this is. Many: this workgroup's, counted through all heads.
+uint pages, last_page, chunk_page;
+bool few;
+uint mates, me;
+uint begin_chunk, end_chunk;
 
 void place(uint table) {
-    uint groups = gl_NumWorkGroups.x, last = pos / PAGE;
-    mates = serving(gl_WorkGroupID.x % KV_HEADS);
+    uint groups = gl_NumWorkGroups.x, last = pos / PAGE, all = KV_HEADS * (last + 1u);
+    mates = groups < KV_HEADS ? 1u : (groups - gl_WorkGroupID.x % KV_HEADS + KV_HEADS - 1u) / KV_HEADS;
     me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
-    few = last < 4u * mates;
-    chunk = me + (few ? 0u : gl_LocalInvocationIndex / 32u * mates);
+    few = last < 4u * max(groups / KV_HEADS, 1u);
+    begin_chunk = gl_WorkGroupID.x * all / groups;
+    end_chunk = (gl_WorkGroupID.x + 1u) * all / groups;
     pages = table;
     last_page = batch[pages + last];
-    chunk_page = batch[pages + min(chunk, last)];
+    chunk_page = batch[pages + (few ? min(me, last) : min(begin_chunk + gl_LocalInvocationIndex / 32u, end_chunk - 1u) % (last + 1u))];
 }
 
-void attention() {
+// Tells that a workgroup has done so many chunks of a head, and of the next; the join
+// waits for all.
+void count_chunks(uint head, uint chunks, uint more) {
+    if (word(CHUNKS) > FEW) { // fewer lie in the arena, and their words are waited for
+        memoryBarrierBuffer();
+        barrier();
+        if (gl_LocalInvocationIndex == 0u) {
+            Counts counts = Counts(address(COUNTS));
+            atomicAdd(counts.v[head], chunks);
+            if (more > 0u) atomicAdd(counts.v[head + 1u], more);
+        }
+    }
+    barrier();
+}
+
+void attention_few() {
     uint last = pos / PAGE;
     bool fresh = last % mates == me;
     for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS && me <= last; head += min(gl_NumWorkGroups.x, KV_HEADS)) {
-        uint c = chunk, page = chunk_page, l = gl_LocalInvocationIndex % 32u;
-        Quads keys = Quads(address(Y));
-        [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) chunk_values[i] = uvec4(0u); // so that registers
-        [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = uvec4(0u);                 // hold nothing until here
-        if (few) {
-            ask_chunk(page, head);
-            put_keys();
-        } else ask_keys(keys, key_word(page, head, l, 0u) / 4u);
-        prepare_heads(head, fresh);
+        [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) chunk_values[i] = uvec4(0u); // so that registers hold nothing until here
+        ask_chunk(chunk_page, head);
+        put_keys();
+        prepare_heads(head, false, fresh);
         if (fresh) store_new(last_page, head);
-        if (few) {
-            for (;;) {
-                attend_few(head, c);
-                c += mates;
-                if (c > last) break;
-                ask_chunk(batch[pages + c], head);
-                put_keys();
-                barrier();
-            }
-        } else [[dont_unroll]] for (uint first = me; first <= last; first += CREWS * mates) {
-            uint next = c + CREWS * mates, next_page = batch[pages + min(next, last)];
-            attend_many(page, head, min(c, last), c <= last);
-            c = next;
-            page = next_page;
-            ask_keys(keys, key_word(page, head, l, 0u) / 4u);
-        }
-        if (word(CHUNKS) > FEW) { // not in the arena: the join waits for the count instead
-            memoryBarrierBuffer();
+        for (uint c = me;;) {
+            attend_few(head, c);
+            c += mates;
+            if (c > last) break;
+            ask_chunk(batch[pages + c], head);
+            put_keys();
             barrier();
-            if (gl_LocalInvocationIndex == 0u) atomicAdd(Counts(address(COUNTS)).v[head], 1u);
         }
-        barrier();
+        count_chunks(head, (last - me) / mates + 1u, 0u);
     }
+}
+
+void attention_many() {
+    uint chunks = pos / PAGE + 1u, crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u;
+    Quads keys = Quads(address(Y));
+    for (uint from = begin_chunk, to; from < end_chunk; from = to) {
+        // The chunks of a head, and those but the last of the next one.
+        uint head = from / chunks, border = (head + 1u) * chunks;
+        to = min(end_chunk, border + chunks - 1u);
+        [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = uvec4(0u); // so that registers hold nothing until here
+        uint at = min(from + crew, to - 1u), own = head + uint(at >= border), page = chunk_page;
+        if (from > begin_chunk) page = batch[pages + at % chunks];
+        ask_keys(keys, key_word(page, own, l, 0u) / 4u);
+        prepare_heads(head, to > border, to >= border);
+        if (to >= border) store_new(last_page, head);
+        [[dont_unroll]] for (uint first = from; first < to; first += CREWS) {
+            uint next = min(at + CREWS, end_chunk - 1u), next_page = batch[pages + next % chunks];
+            attend_many(page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), at - own * chunks, first + crew < to);
+            at = next;
+            own = head + uint(at >= border);
+            page = next_page;
+            ask_keys(keys, key_word(page, own, l, 0u) / 4u);
+        }
+        count_chunks(head, min(to, border) - from, max(to, border) - border);
+    }
+}
+
+void attention() {
+    if (few) attention_few();
+    else attention_many();
 }
 
 // Many chunks joined to a row. A workgroup takes 32 dimensions of a head at a time.
 // The exponents' running maximum gives all factors at once, the parts are scaled on
 // their way to shared memory, and what is left to do in order is an exact product and
 // a sum for each chunk: by 32 invocations for the values, by one more for the weights.
-const uint BATCH = LOCAL < ROOM / 8u ? LOCAL : ROOM / 8u, PARTS = BATCH * 32u / LOCAL; // chunks at once
-shared vec4 joins[BATCH]; // running maximum and factor of the part, factor of the sum so far, scaled weights
+// In room the chunks of a column lie side by side: 32 columns of values and one of the
+// weights, then the factors of the sum so far and those of the parts.
+const uint COLUMNS = 32u, BATCH = LOCAL < 136u ? LOCAL : 136u, FOURS_OF_BATCH = BATCH / 4u; // chunks at once
+const uint STRIDE = FOURS_OF_BATCH | 1u; // of columns, in vec4; odd, so that 8 lie in different banks
+const uint BEFORE = (COLUMNS + 1u) * STRIDE, FACTORS = BEFORE + FOURS_OF_BATCH;
+const uint PARTS = (FOURS_OF_BATCH * COLUMNS + LOCAL - 1u) / LOCAL; // vec4 of values of an invocation
 
-// The maximum of the exponents up to each chunk, in joins[].x or .y; returns which.
-uint running_max(float e) {
-    uint i = gl_LocalInvocationIndex, side = 0u;
+// The maximum of e of the invocations up to each, to part.
+void running_max(float e) {
+    uint i = gl_LocalInvocationIndex;
+#ifdef SHUFFLE
+    const uint TOPS = 192u;
+    [[unroll]] for (uint h = 1u; h < 32u; h *= 2u) {
+        float other = subgroupShuffleUp(e, h);
+        e = i % 32u >= h && other > e ? other : e;
+    }
+    if (i < BATCH && i % 32u == 31u) part[TOPS + i / 32u] = e;
+    barrier();
+    for (uint w = 0u; w < min(i, BATCH) / 32u; w++) e = part[TOPS + w] > e ? part[TOPS + w] : e;
+    if (i < BATCH) part[i] = e;
+#else
     for (uint h = 1u; h < BATCH; h *= 2u) {
         barrier();
-        if (i < BATCH) {
-            float other = i >= h ? joins[i - h][side] : e;
-            e = other > e ? other : e;
-            joins[i][1u - side] = e;
-        }
-        side = 1u - side;
+        if (i < BATCH) part[i] = e;
+        barrier();
+        if (i >= h && i < BATCH) e = part[i - h] > e ? part[i - h] : e;
     }
     barrier();
-    return side;
+    if (i < BATCH) part[i] = e;
+#endif
+    barrier();
+}
+
+// Chunks in order: sum = tidy(sum * factor + part), those of a column of room.
+float in_order(float sum, uint column, uint count) {
+    float first = sum;
+    uint low = INF_BITS;
+    vec4 v[2], z[2], v_next[2], z_next[2];
+    [[unroll]] for (uint i = 0u; i < 2u; i++) {
+        v_next[i] = room[column * STRIDE + i];
+        z_next[i] = room[BEFORE + i];
+    }
+    [[dont_unroll]] for (uint c = 0u; c < count; c += 8u) {
+        v = v_next;
+        z = z_next;
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            uint next = min(c / 4u + 2u + i, FOURS_OF_BATCH - 1u);
+            v_next[i] = room[column * STRIDE + next];
+            z_next[i] = room[BEFORE + next];
+        }
+        [[unroll]] for (uint i = 0u; i < 8u; i++) {
+            sum = mac(v[i / 4u][i % 4u], sum, z[i / 4u][i % 4u]);
+            low = min(low, mag(sum));
+        }
+    }
+    if (low >= 0x21800000u) return sum; // tidy changed nothing
+    sum = first;
+    [[dont_unroll]] for (uint c = 0u; c < count; c++) sum = tidy(mac(room[column * STRIDE + c / 4u][c % 4u], sum, room[BEFORE + c / 4u][c % 4u]));
+    return sum;
 }
 
 void join_chunks() {
@@ -379,46 +453,45 @@ void join_chunks() {
     Floats x = Floats(address(X));
     Words y = Words(address(OUT));
     for (uint unit = gl_WorkGroupID.x; unit < KV_HEADS * QUERIES * EACH; unit += gl_NumWorkGroups.x) {
-        uint head = unit / EACH / QUERIES;
         if (lane == 0u) {
             Comings counts = Comings(address(COUNTS));
-            for (uint tries = 0u; counts.v[head] != EMPTY + min(serving(head), last + 1u) && patient(tries); tries++) {}
+            for (uint tries = 0u; counts.v[unit / EACH / QUERIES] != EMPTY + last + 1u && patient(tries); tries++) {}
             memoryBarrierBuffer();
         }
         barrier();
-        uint at = unit / EACH * word(CHUNKS) * PART, d = unit % EACH * 32u + lane % 32u;
+        uint at = unit / EACH * word(CHUNKS) * PART, column = unit % EACH * COLUMNS + lane % COLUMNS;
         float sum = 0.0, top = -uintBitsToFloat(INF_BITS);
         [[dont_unroll]] for (uint from = 0u; from <= last; from += BATCH) {
-            float parts[PARTS];
-            [[unroll]] for (uint i = 0u; i < PARTS; i++) parts[i] = x.v[at + min(from + (i * LOCAL + lane) / 32u, last) * PART + d];
-            uint mine = at + min(from + lane, last) * PART + HEAD_DIM; // the last chunk again, for those beyond it
-            float own = x.v[mine], l = x.v[mine + 1u], before = top, e = before > own ? before : own;
-            if (lane < BATCH) joins[lane].x = e;
-            uint side = running_max(e);
+            vec4 parts[PARTS]; // of four chunks each, beyond the last that again
+            [[unroll]] for (uint i = 0u; i < PARTS; i++) [[unroll]] for (uint k = 0u; k < 4u; k++)
+                parts[i][k] = x.v[at + min(from + (i * LOCAL + lane) / COLUMNS * 4u + k, last) * PART + column];
+            uint mine = at + min(from + lane, last) * PART + HEAD_DIM;
+            float e = x.v[mine], l = x.v[mine + 1u];
+            running_max(top > e ? top : e);
             if (lane < BATCH) {
-                float m = joins[lane][side], m0 = lane == 0u ? before : joins[lane - 1u][side];
-                float b = pow2(sub(own, m));
-                joins[lane][1u - side] = b;
-                joins[lane].zw = vec2(from + lane == 0u ? 0.0 : pow2(sub(m0, m)), mul(l, b));
+                bool live = from + lane <= last;
+                float m = part[lane], before = lane == 0u ? top : part[lane - 1u], b = pow2(sub(e, m));
+                room[COLUMNS * STRIDE + lane / 4u][lane % 4u] = live ? mul(l, b) : 0.0;
+                room[BEFORE + lane / 4u][lane % 4u] = !live ? 1.0 : from + lane == 0u ? 0.0 : pow2(sub(before, m));
+                room[FACTORS + lane / 4u][lane % 4u] = b;
             }
+            top = part[BATCH - 1u];
             barrier();
-            top = joins[BATCH - 1u][side];
             [[unroll]] for (uint i = 0u; i < PARTS; i++) {
-                uint cell = i * LOCAL + lane;
-                room[cell / 4u][cell % 4u] = mul(parts[i], joins[cell / 32u][1u - side]);
+                uint four = (i * LOCAL + lane) / COLUMNS;
+                if (four < FOURS_OF_BATCH) {
+                    vec4 b = room[FACTORS + four], v;
+                    [[unroll]] for (uint k = 0u; k < 4u; k++) v[k] = from + four * 4u + k <= last ? mul(parts[i][k], b[k]) : 0.0;
+                    room[lane % COLUMNS * STRIDE + four] = v;
+                }
             }
             barrier();
-            uint count = min(last + 1u - from, BATCH);
-            if (lane < 32u) {
-                for (uint i = 0u; i < count; i++) sum = tidy(mac(room_float(i * 32u + lane), sum, joins[i].z));
-            } else if (lane == 32u) {
-                for (uint i = 0u; i < count; i++) sum = tidy(mac(joins[i].w, sum, joins[i].z));
-            }
+            if (lane <= COLUMNS) sum = in_order(sum, lane, min(last + 1u - from, BATCH));
             barrier();
         }
-        if (lane == 32u) joins[0].x = recip(sum);
+        if (lane == COLUMNS) part[0] = recip(sum);
         barrier();
-        if (lane < 32u) y.v[unit * 32u + lane] = publish(tidy(mul(sum, joins[0].x)));
+        if (lane < COLUMNS) y.v[unit * COLUMNS + lane] = publish(tidy(mul(sum, part[0])));
         barrier();
     }
 }

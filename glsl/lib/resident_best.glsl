@@ -48,6 +48,15 @@ void choose() {
             if (better(uintBitsToFloat(v.x), v.y, value, at)) { value = uintBitsToFloat(v.x); at = v.y; }
         }
         best_of_all(value, at);
-        if (gl_LocalInvocationIndex == 0u) batch[word(RESULT)] = floatBitsToUint(room[0].y);
+        if (gl_LocalInvocationIndex == 0u) {
+            uint best = floatBitsToUint(room[0].y), list = batch[FOLLOW];
+            batch[word(RESULT)] = best;
+            if (list != 0u) { // the next run goes on from here
+                batch[list] = best;
+                batch[FOLLOW] = list + 1u;
+                batch[word(TOKEN_PLACE)] = best;
+                batch[positions] = pos + 1u;
+            }
+        }
     }
 }

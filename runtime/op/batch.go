@@ -5,7 +5,10 @@ package op
 //
 //	0         status: 1 if a value was not finite
 //	1         number of values that saturated in a half
-//	2..15     reserved
+//	2         0, or where the resident kernel lists the token that it chooses; it then
+//	          also sets Tokens and Positions to what the next run is of, and this word
+//	          to the next
+//	3..15     reserved
 //	Tokens    ids, one a token
 //	Positions in its sequence, one a token
 //	Tables    for each token the word where its sequence's page list begins
@@ -30,6 +33,9 @@ const Fresh = 0xffff_ffff
 const SequenceWords = 4
 
 const batchHeader = 16
+
+// Follow is the word of a batch that asks for that.
+const Follow = 2
 
 // NewLayout places n tokens and out outputs, without records of sequences.
 func NewLayout(n, out int) Layout { return NewSequenceLayout(n, out, 0) }
