@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ternvk/tern/model/family"
 	"github.com/ternvk/tern/model/gguf"
@@ -115,8 +116,9 @@ type Model struct {
 	memory      family.Memory
 	remembered  []graph.Buffer // of memory
 	batch       *graph.Value
-	words       []uint32 // host copy of the batch
-	maxOut      int      // outputs of one run
+	words       []uint32      // host copy of the batch
+	burstTime   time.Duration // bounds the time of tokens that are run ahead
+	maxOut      int           // outputs of one run
 	pages       pool
 	slots       pool // of recurrent state
 	programs    map[shape]*recorded
@@ -195,7 +197,7 @@ func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 	if o, err = o.withDefaults(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	m := &Model{file: f, net: net, config: c, options: o, sessions: map[*Session]bool{}}
+	m := &Model{file: f, net: net, config: c, options: o, burstTime: burstTime, sessions: map[*Session]bool{}}
 	var reading sync.WaitGroup
 	var bad error
 	reading.Go(func() { m.tok, bad = readTokenizer(f, c) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/ternvk/tern/runtime/graph"
 )
@@ -20,7 +21,8 @@ type Session struct {
 
 	m      *Model
 	tokens []int32
-	done   int // tokens that the state has seen; the others are run again when needed
+	done   int    // tokens that the state has seen; the others are run again when needed
+	edits  uint64 // counts changes of the above
 	pages  []uint32
 	states
 	finish Finish
@@ -65,6 +67,7 @@ func (s *Session) Truncate(n int) {
 		return
 	}
 	s.tokens = s.tokens[:n]
+	s.edits++
 	if n < s.done {
 		s.done = n
 		if s.m.config.Recurrent != nil {
@@ -88,6 +91,7 @@ func (s *Session) advance(id int32) {
 		s.tokens = append(s.tokens, id)
 	}
 	s.done++
+	s.edits++
 }
 
 // Eval appends ids and returns the logits after the last of them, or after each:
@@ -160,12 +164,17 @@ func (s *Session) Generate(ctx context.Context, prompt []int32, sampling Samplin
 				return
 			}
 		}
+		var ahead burst
 		for n := 0; limit == 0 || n < limit; n++ {
 			if n > 0 && len(s.tokens) >= s.m.options.Context {
 				s.finish = ContextEnd
 				return
 			}
-			if g.ID, err = s.next(ctx, pending, sampling); err != nil {
+			left := s.m.options.Context
+			if limit > 0 {
+				left = limit - n
+			}
+			if g.ID, err = s.next(ctx, pending, sampling, &ahead, left); err != nil {
 				yield(Generated{}, err)
 				return
 			}
@@ -202,12 +211,26 @@ func (s *Session) runUp(ctx context.Context, ids []int32) ([]int32, error) {
 	return ids, nil
 }
 
-// next evaluates ids and chooses the following token.
-func (s *Session) next(ctx context.Context, ids []int32, sampling Sampling) (id int32, err error) {
+// next evaluates ids and chooses the following token; of the largest logit, up to left
+// tokens may be run ahead.
+func (s *Session) next(ctx context.Context, ids []int32, sampling Sampling, ahead *burst, left int) (id int32, err error) {
 	request := []Request{{Session: s, Tokens: ids}}
 	chosen := func(_ int, _ []float32, token uint32) { id = int32(token) }
 	if sampling.greedy() {
-		err = s.m.eval(ctx, request, byLargest, chosen)
+		if id, ok := ahead.take(ctx, s, ids); ok {
+			return id, nil
+		}
+		if n := ahead.length(s, left); n > 1 && len(ids) == 1 {
+			id, ok, err := ahead.run(ctx, s, ids[0], n)
+			if ok || err != nil {
+				return id, err
+			}
+			ahead.off = true
+		}
+		began := time.Now()
+		if err = s.m.eval(ctx, request, byLargest, chosen); len(ids) == 1 {
+			ahead.token = time.Since(began)
+		}
 		return id, err
 	}
 	if d := sampling.draw(s.tokens, ids, s.m.config.Vocab); d != nil {

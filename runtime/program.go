@@ -21,6 +21,7 @@ type Program struct {
 	commands vk.CommandPool
 	segments []*segment
 	parts    map[[2]int][]*segment // of RunNodes
+	repeats  map[int]*segment      // of Repeat, by the number of runs
 	scratchN uint64                // of the device when it was recorded
 	freed    uint64                // of the device when its buffers were last checked
 	rate     float64               // Device.rate as this program has it
@@ -272,7 +273,10 @@ func (p *Program) forget() {
 	for _, part := range p.parts {
 		p.drop(part)
 	}
-	p.segments, p.parts = nil, map[[2]int][]*segment{}
+	for _, s := range p.repeats {
+		p.drop([]*segment{s})
+	}
+	p.segments, p.parts, p.repeats = nil, map[[2]int][]*segment{}, map[int]*segment{}
 }
 
 func (p *Program) drop(list []*segment) {

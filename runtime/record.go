@@ -132,10 +132,21 @@ func (p *Program) recordSegment(s *segment, h *hazards, mirrored []*Buffer, firs
 	if watch != nil {
 		d.vk.CmdResetQueryPool(cmd, *watch, uint32(2*s.from), uint32(2*(s.to-s.from)))
 	}
+	p.dispatchAll(cmd, s.from, s.to, h, watch)
+	if last {
+		d.takeOut(cmd, mirrored)
+		d.beforeHost(cmd)
+	}
+	return d.failed(what, d.vk.EndCommandBuffer(cmd))
+}
+
+// dispatchAll records nodes [from, to), and the tape instead of those that it stands for.
+func (p *Program) dispatchAll(cmd vk.CommandBuffer, from, to int, h *hazards, watch *vk.QueryPool) {
+	d := p.device
 	var bound vk.Pipeline
-	for i := s.from; i < s.to; i++ {
+	for i := from; i < to; i++ {
 		n, end := &p.nodes[i], i+1
-		if r := p.resident; r != nil && watch == nil && i == r.From && r.To <= s.to {
+		if r := p.resident; r != nil && watch == nil && i == r.From && r.To <= to {
 			n, end = &r.node, r.To
 		}
 		if p.orders(h, p.nodes[i:end]) || watch != nil {
@@ -150,11 +161,6 @@ func (p *Program) recordSegment(s *segment, h *hazards, mirrored []*Buffer, firs
 		}
 		i = end - 1
 	}
-	if last {
-		d.takeOut(cmd, mirrored)
-		d.beforeHost(cmd)
-	}
-	return d.failed(what, d.vk.EndCommandBuffer(cmd))
 }
 
 // dispatch records node i and returns the pipeline that is bound now.

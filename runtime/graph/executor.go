@@ -64,6 +64,15 @@ type Checker interface {
 	Reserve(need [NumPurposes]uint64)
 }
 
+// Repeater is implemented by executors on which a program can go on from what it chose.
+type Repeater interface {
+	// Repeat runs a program so many times in one submission, each run but the first with
+	// the token that the one before it chose, at the next position, if the batch asks for
+	// that. The error wraps ErrUnsupported, and nothing has changed, for a program that is
+	// not run like that.
+	Repeat(ctx context.Context, p Program, times int) error
+}
+
 // Executor runs graphs. Methods may be called from several goroutines; runs on
 // one executor are serialised by it.
 type Executor interface {

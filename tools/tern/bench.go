@@ -353,18 +353,21 @@ func readBefore(path string) (map[string]float64, error) {
 	return speeds, nil
 }
 
-// generate decodes n tokens greedily, one run each, whether or not the model
-// ends its turn.
+// generate decodes n tokens greedily, whether or not the model ends its turn.
 func generate(ctx context.Context, s *model.Session, n, vocab int) error {
 	next := synth.Tokens(3, 1, vocab)[0]
 	sequence := append([]int32{}, s.Tokens()...)
-	for range n {
+	for n > 0 {
 		sequence = append(sequence, next)
-		for token, err := range s.Generate(ctx, sequence, model.Sampling{}, 1) {
+		for token, err := range s.Generate(ctx, sequence, model.Sampling{}, n) {
 			if err != nil {
 				return err
 			}
-			next = token.ID
+			sequence, next = append(sequence, token.ID), token.ID
+			n--
+		}
+		if s.Finish() == model.Stop {
+			n-- // the end of the turn, which is not yielded
 		}
 	}
 	return nil
