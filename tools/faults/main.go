@@ -142,7 +142,8 @@ func (f *fault) plant(dir string) (*outcome, error) {
 }
 
 // plantInRuntime builds the program with the edited file in place of its own and runs
-// a model under synchronization validation, whose messages name the node's kernel.
+// a model under synchronization validation, whose messages name the node's kernel: the
+// base implementation, which is the same on every device.
 func (f *fault) plantInRuntime(dir string) (*outcome, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func (f *fault) plantInRuntime(dir string) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command("go", "run", "-overlay", overlay, "./tools/tern", "verify", "--validate")
+	c := exec.Command("go", "run", "-overlay", overlay, "./tools/tern", "verify", "--validate", "--kernel", f.kernel+"=")
 	printed, err := c.CombinedOutput()
 	if err == nil {
 		return nil, fmt.Errorf("nothing was noticed:\n%s", printed)
