@@ -146,6 +146,11 @@ func TestKernelDir(t *testing.T) {
 	if got[0] == want[0] && got[1] == want[1] {
 		t.Error("the file was not used")
 	}
+	write("rms_norm_i8", "rms_norm_i8") // where another implementation is the device's choice
+	d = open(t, Options{KernelDir: dir, Disable: []string{"probe"}})
+	if k, err := d.Plan().Choose("rms_norm_i8", [2]uint32{3, 1}); err != nil || k.Name != "rms_norm_i8" {
+		t.Errorf("a kernel of the folder is passed over for %v, error %v", k, err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "quantize_i8.spv"), []byte("no SPIR-V here"), 0o644); err != nil {
 		t.Fatal(err)
 	}

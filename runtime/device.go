@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,7 @@ type Options struct {
 	Disable   []string          // off switches, beside those of TERN_DISABLE
 	Force     []string          // features to use although the device does not speed them up
 	Kernels   map[string]string // contract -> implementation to use, "" the base
-	KernelDir string            // folder whose NAME.spv files replace compiled-in kernels
+	KernelDir string            // folder whose NAME.spv files replace compiled-in kernels, and come before others of their contracts
 	CacheDir  string            // folder of the pipeline cache, "off" for none; default: the user's cache folder
 	Validate  bool              // run under the Khronos validation layer, see Device.Messages
 	Adopt     *Adopt            // use a device that the program has made
@@ -131,6 +133,18 @@ func enumerate(in *instance, disable []string) ([]plan.Snapshot, []vk.PhysicalDe
 	return plan.Merge(list), handles, nil
 }
 
+// given are the names of the kernels that KernelDir has.
+func (o *Options) given() (names []string) {
+	if o.KernelDir == "" {
+		return nil
+	}
+	paths, _ := filepath.Glob(filepath.Join(o.KernelDir, "*.spv"))
+	for _, path := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(path), ".spv"))
+	}
+	return names
+}
+
 // Open opens a device. Errors wrap graph.ErrNoDevice when there is none that
 // suits, and graph.ErrUnsupported when the device breaks a rule.
 func Open(opts Options) (*Device, error) {
@@ -164,7 +178,7 @@ func (d *Device) open() error {
 	if snapshot.API < plan.MakeVersion(1, 1, 0) {
 		return fmt.Errorf("%s: Vulkan %v, at least 1.1 is needed: %w", snapshot.Title(), snapshot.API, graph.ErrUnsupported)
 	}
-	config := plan.Config{Disable: d.opts.Disable, Force: d.opts.Force, Kernels: d.opts.Kernels, Fast: d.opts.Profile == "fast", Caps: d.opts.Test.Caps}
+	config := plan.Config{Given: d.opts.given(), Disable: d.opts.Disable, Force: d.opts.Force, Kernels: d.opts.Kernels, Fast: d.opts.Profile == "fast", Caps: d.opts.Test.Caps}
 	if d.opts.Adopt != nil {
 		config.Enabled = append([]string{}, d.opts.Adopt.Enabled...)
 	}

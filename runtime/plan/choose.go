@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -73,8 +74,9 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 
 // admits reports whether a kernel's tile keys minx, maxx, miny and maxy, which
 // bound the domain, allow it. The key gpu=1 marks a shape that does not suit
-// processors, cpu=1 one for them alone: as wide as their vectors; fill=1 one that smaller shapes outrun where its workgroups are for less
-// than two thirds of the device's multiprocessors, fill=2 than four thirds, if it tells their number.
+// processors, and cpu=1 one for them alone, as wide as their vectors; fill=1 one that
+// smaller shapes outrun where its workgroups are fewer than two thirds of the device's
+// multiprocessors, fill=2 than four thirds, if it tells their number.
 func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 	if k.Tile.Get("gpu", 0) == 1 && p.Type == CPU || k.Tile.Get("cpu", 0) == 1 && p.Type != CPU {
 		return false
@@ -90,8 +92,9 @@ func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 }
 
 // Choose returns the implementation of a contract for a domain: the override if
-// there is one, or else what a tuning found, or else the first of the list that the device can run and whose
-// bounds admit the domain.
+// there is one, or else what a tuning found, or else the first of the list, of the
+// given ones before all others, that the device can run and whose bounds admit the
+// domain.
 func (p *Plan) Choose(contract string, domain [2]uint32) (*spirv.Kernel, error) {
 	return p.choose(contract, spirv.Contract(contract), domain)
 }
@@ -100,6 +103,10 @@ func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (
 	override, forced := p.kernels[contract]
 	if k := p.tuned(contract, list, domain); k != nil && !forced {
 		return k, nil
+	}
+	if len(p.given) > 0 {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b *spirv.Kernel) int { return p.place(a) - p.place(b) })
 	}
 	var why []string
 	for _, k := range list {
@@ -118,6 +125,14 @@ func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (
 		why = append(why, "no such contract")
 	}
 	return nil, fmt.Errorf("contract %s on %s: %w (%s)", contract, p.Name, graph.ErrUnsupported, strings.Join(why, "; "))
+}
+
+// place is 0 for a given kernel, which comes first, or 1.
+func (p *Plan) place(k *spirv.Kernel) int {
+	if slices.Contains(p.given, k.Name) {
+		return 0
+	}
+	return 1
 }
 
 // Grid is how a domain is cut into workgroups: Groups in one dispatch, and

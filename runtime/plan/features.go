@@ -163,6 +163,7 @@ type Config struct {
 	Force   []string          // feature words used although they are not worth it (dot without hardware)
 	Enabled []string          // when not nil, the only words an adopted device was created with; "subgroup" is subgroupSizeControl
 	Kernels map[string]string // contract -> implementation, "" the base
+	Given   []string          // kernels that come before others of their contract
 	Fast    bool              // kernels with an error bound may replace exact ones
 	Caps    Caps
 }
@@ -175,6 +176,7 @@ type Plan struct {
 	features map[string]bool
 	disabled []string
 	kernels  map[string]string
+	given    []string
 	tuning   atomic.Pointer[Tuning]
 	fast     bool
 	pinned   bool // every pipeline asks for the one subgroup size
@@ -182,7 +184,7 @@ type Plan struct {
 
 // New decides the features of a device.
 func New(s Snapshot, c Config) (*Plan, error) {
-	p := &Plan{Snapshot: c.Caps.apply(s), features: map[string]bool{}, disabled: c.Disable, kernels: c.Kernels, fast: c.Fast}
+	p := &Plan{Snapshot: c.Caps.apply(s), features: map[string]bool{}, disabled: c.Disable, kernels: c.Kernels, given: c.Given, fast: c.Fast}
 	for _, list := range [][]string{c.Disable, c.Force, c.Enabled} {
 		if _, err := ParseWords(strings.Join(list, ",")); err != nil {
 			return nil, err

@@ -196,6 +196,7 @@ func TestChoose(t *testing.T) {
 		{"fast", h200(), Config{Fast: true}, []*spirv.Kernel{bound, list[3]}, [2]uint32{1, 1}, "mm__half"},
 		{"a processor's", cpu(), Config{}, []*spirv.Kernel{processor, list[3]}, [2]uint32{1, 1}, "mm__cpu"},
 		{"no processor", h200(), Config{}, []*spirv.Kernel{processor, list[3]}, [2]uint32{1, 1}, "mm"},
+		{"given", h200(), Config{Given: []string{"mm", "mm__vec"}}, list, [2]uint32{4096, 512}, "mm"},
 		{"too few to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{87 * 64, 1}, "mm"},
 		{"enough to fill", counted, Config{}, []*spirv.Kernel{filling, list[3]}, [2]uint32{44 * 64, 2}, "mm__filling"},
 		{"too few to fill twice", counted, Config{}, []*spirv.Kernel{twice, list[3]}, [2]uint32{175 * 64, 1}, "mm"},
