@@ -310,7 +310,16 @@ func TestSegments(t *testing.T) {
 	if p.nodes[0].ns != 3*maxSegment || p.nodes[1].ns != maxSegment/10 {
 		t.Errorf("learned %v and %v", p.nodes[0].ns, p.nodes[1].ns)
 	}
+	if p.stale {
+		t.Error("recorded again for the same number of segments")
+	}
 	p.segments[0].took = 3 * time.Millisecond
+	for p.runs < joinAfter-1 {
+		p.learn()
+	}
+	if p.stale {
+		t.Error("joined before it pays")
+	}
 	p.learn()
 	if !p.stale {
 		t.Error("two short segments are not joined")

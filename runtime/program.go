@@ -27,6 +27,7 @@ type Program struct {
 	rate     float64               // Device.rate as this program has it
 	resident *resident             // nil when all nodes are dispatches of their own
 	stale    bool                  // to be recorded again
+	runs     int
 	closed   bool
 }
 

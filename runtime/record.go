@@ -18,6 +18,10 @@ const maxSegment = 100e6
 func (d *Device) estimate(n *graph.Node) float64 {
 	bytesPerNs, workPerNs := 100.0, 1000.0
 	switch d.plan.Type {
+	case plan.Discrete:
+		if d.plan.Has("coop16") { // not a card for displays alone
+			workPerNs = 20_000
+		}
 	case plan.Integrated, plan.Other:
 		bytesPerNs, workPerNs = 20, 100
 	case plan.CPU:

@@ -123,10 +123,16 @@ func (d *Device) run(ctx context.Context, p *Program, list []*segment) error {
 	return err
 }
 
+// joinAfter is the run after which segments are joined that took less than was
+// expected: recording a long program anew costs as much as hundreds of submissions,
+// and many prompts come once.
+const joinAfter = 8
+
 // learn corrects the estimates of segments that took less than half or more
-// than twice of what was expected, and has the program recorded anew if that
-// moves a border.
+// than twice of what was expected, and has the program recorded anew if it needs more
+// segments, or fewer and has come to run often.
 func (p *Program) learn() {
+	p.runs++
 	var took, expected float64
 	wrong := false
 	for _, s := range p.segments {
@@ -141,11 +147,13 @@ func (p *Program) learn() {
 			}
 		}
 	}
-	if !wrong {
-		return
+	if wrong {
+		p.rate *= took / expected
+		p.device.rate += (p.rate - p.device.rate) / 2
 	}
-	p.rate *= took / expected
-	p.device.rate += (p.rate - p.device.rate) / 2
-	ends := split(p.times())
-	p.stale = !slices.EqualFunc(ends, p.segments, func(end int, s *segment) bool { return end == s.to })
+	if wrong || p.runs == joinAfter {
+		ends := split(p.times())
+		same := slices.EqualFunc(ends, p.segments, func(end int, s *segment) bool { return end == s.to })
+		p.stale = p.stale || !same && (len(ends) > len(p.segments) || p.runs >= joinAfter)
+	}
 }
