@@ -69,12 +69,7 @@ func Open(path string) (*File, error) { return Options{}.Open(path) }
 
 // Open is like the function of that name.
 func (o Options) Open(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // a mapping outlives its descriptor
-	st, err := f.Stat()
+	st, err := os.Stat(path) // opening a pipe would wait for its writer
 	switch {
 	case err != nil:
 		return nil, err
@@ -85,6 +80,11 @@ func (o Options) Open(path string) (*File, error) {
 	case st.Size() > math.MaxInt:
 		return nil, fmt.Errorf("%s: %d bytes are more than this platform can map", path, st.Size())
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // a mapping outlives its descriptor
 	m, err := mmap.Map(f, mmap.RDONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s: map: %w", path, err)

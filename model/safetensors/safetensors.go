@@ -92,18 +92,18 @@ func (f *Folder) open(dir string) error {
 
 // add maps a file.
 func (f *Folder) add(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	st, err := file.Stat()
+	st, err := os.Stat(path) // opening a pipe would wait for its writer
 	if err != nil {
 		return err
 	}
 	if st.Size() < 10 || st.Size() > math.MaxInt || !st.Mode().IsRegular() {
 		return fmt.Errorf("%s: not a safetensors file", path)
 	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	m, err := mmap.Map(file, mmap.RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("%s: map: %w", path, err)

@@ -57,6 +57,25 @@ func TestOutputToDevice(t *testing.T) {
 		exits(t, exitFailure).complains(t, "not a regular file")
 }
 
+// Nobody writes to a pipe that was given for a file: it is refused, not waited for.
+func TestPipeForFile(t *testing.T) {
+	mkfifo, err := exec.LookPath("mkfifo")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := exec.Command(mkfifo, pipe).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"inspect", "-m", pipe}, {"quantize", pipe, filepath.Join(dir, "out"), "--type", "f16"},
+		{"perplexity", "--kl-divergence", "--kl-divergence-base", pipe},
+	} {
+		prepare(t, "", args...).exits(t, exitFailure)
+	}
+}
+
 // Prompts that are no text, or nothing at all, are answered.
 func TestOddPrompts(t *testing.T) {
 	for _, prompt := range []string{"", "\xff\xfe\x80", "a\x00b", "\n\n", "<|im_end|>", "\u202eabc\u0300\u0301"} {

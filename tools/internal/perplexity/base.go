@@ -149,6 +149,9 @@ type Reader struct {
 
 // Open reads the header of a file and checks its length. The caller closes it.
 func Open(path string) (*Reader, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%s: not a file of base logits", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
