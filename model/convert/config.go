@@ -179,7 +179,7 @@ func (c *config) check() error {
 		return fmt.Errorf("decoder_sparse_step, mlp_only_layers: layers without experts in a mixture are not known")
 	case c.OutGate != nil && !*c.OutGate:
 		return fmt.Errorf("attn_output_gate false: only gated attention is known")
-	case !(c.Eps > 0):
+	case !(c.Eps > 0 && c.Eps < 1):
 		return fmt.Errorf("rms_norm_eps is %g", c.Eps)
 	case hybrid && (c.KeyDim != c.ValDim || c.ValHeads%c.KeyHeads != 0):
 		return fmt.Errorf("delta nets of %d key heads of %d and %d value heads of %d are not known", c.KeyHeads, c.KeyDim, c.ValHeads, c.ValDim)

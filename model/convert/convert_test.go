@@ -287,6 +287,7 @@ func TestRefusals(t *testing.T) {
 		{m{"rope_parameters": m{"rope_type": "longrope", "rope_theta": 1e6}}, `rope_type "longrope"`},
 		{m{"rope_parameters": m{"rope_type": "default"}}, "rope_theta is 0"},
 		{m{"rms_norm_eps": 0}, "rms_norm_eps"},
+		{m{"rms_norm_eps": 1e300}, "rms_norm_eps"},
 		{m{"linear_key_head_dim": 64}, "delta nets"},
 		{m{"attn_output_gate": false}, "attn_output_gate"},
 		{m{"num_attention_heads": "many"}, "num_attention_heads"},
