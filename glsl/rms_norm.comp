@@ -38,16 +38,14 @@ void fill(uint t) {
 
 bool filled(uint i) { return i < ROW; }
 float element(uint t, uint i) { return filled(i) ? row[i] : value(t * k + i); }
-#else
-void fill(uint t) {}
-bool filled(uint i) { return false; }
-float element(uint t, uint i) { return value(t * k + i); }
-#endif
 
 // The weights of word w.
 void weights(uint w, out float v[4]) {
     [[unroll]] for (uint m = 0u; m < ACT_PER_WORD; m++) v[m] = consts[weight + act_element(min(w, k / ACT_PER_WORD - 1u), m)];
 }
+#else
+#define element(t, i) value(t * k + i)
+#endif
 
 // The tree part[i] += part[i + h], h = parts/2 .. 1, into part[0].
 void reduce(uint parts) {
@@ -71,10 +69,12 @@ void reduce(uint parts) {
 
 void main() {
     uint t = group_x(), lane = gl_LocalInvocationIndex;
-    uint parts = 1u << min(8u, uint(findMSB(k))), words = k / ACT_PER_WORD;
-    float scale[4];
-    weights(lane, scale);
+    uint parts = 1u << min(8u, uint(findMSB(k)));
+#ifdef ROW
+    float ahead[4];
+    weights(lane, ahead);
     fill(t);
+#endif
     for (uint p = lane; p < parts; p += LOCAL) {
         float s = 0.0;
         uint i = p;
@@ -91,17 +91,26 @@ void main() {
     }
     reduce(parts);
     float r = rsqrt(add(mul(part[0], inv_k), eps));
+    uint words = k / ACT_PER_WORD;
     for (uint w0 = 0u; w0 < words; w0 += LOCAL) {
         uint w = w0 + lane;
         bool live = w < words;
-        float v[4] = float[4](0.0, 0.0, 0.0, 0.0), here[4] = scale;
-        if (w0 + LOCAL < words) weights(w + LOCAL, scale);
+        float v[4] = float[4](0.0, 0.0, 0.0, 0.0);
+#ifdef ROW
+        float here[4] = ahead;
+        if (w0 + LOCAL < words) weights(w + LOCAL, ahead);
+#endif
         if (live) {
             for (uint m = 0u; m < ACT_PER_WORD; m++) {
                 uint e = act_element(w, m);
                 float u = element(t, e);
+#ifdef ROW
                 if (adds != 0u && !filled(e)) x[t * k + e] = u;
                 v[m] = mul(mul(u, r), here[m]);
+#else
+                if (adds != 0u) x[t * k + e] = u;
+                v[m] = mul(mul(u, r), consts[weight + e]);
+#endif
             }
         }
         act_store(n, words, t, w, live, v);

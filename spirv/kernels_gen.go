@@ -164,7 +164,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32"},
 		Class:    "exact",
-		Hash:     "8c17173ef3e3d41754a115e385a96a9424fb067a1533d52108f2f790c49c8deb",
+		Hash:     "d9225e21ab2aca3d4a64ecb8d316dd63c7b73bd6b747e5ae09fd5ac4ada7d96b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -184,7 +184,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "d532d0113a8c70e5bb263e832d66f49f6f524d2b982f63e088658e6f610cd2e2",
+		Hash:     "b0f51dc55b259b9e6626c81e5a6ad3eee529ab531c8ecd2f38ed340cf568e174",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -206,7 +206,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32"},
 		Class:    "exact",
-		Hash:     "fac5fd73d18f383883a8e843ba2a440d9994c2cdc1567d13166571354c463649",
+		Hash:     "3411c724dfdd3c3e428d924168f52d3e23d1ab553f1ebf9586b4123ffb23d27b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -226,7 +226,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "f50edc3f763db1b3a81d2a5ea252b70ac84a23a53d1a342813f5981dbf947362",
+		Hash:     "da7a4dacf8dd8e7ca768c1f6b962cdb34283d46703e39cebc858edbf461f7adb",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -248,7 +248,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"maxx", 128}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "2962ba8f560ce9c9f656f1951bda53485fffa6209610e8fae10f82f055c2999f",
+		Hash:     "cdd499259c019810af2b9009c11a3813f4a3b185d57c664c85ba3f9081ce738c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -270,7 +270,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32"},
 		Class:    "exact",
-		Hash:     "e9d317a8e81c32d6919a4f064da7c59ab15334c8039a131de00a121c5dcd4d49",
+		Hash:     "a4c326fdf739b23f34a2d4de5981fd8fe40c7ea4861d3d25d68e40c233b2542c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -291,7 +291,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}, {"cpu", 1}},
 		Class:    "exact",
-		Hash:     "35db720ed610535b5df61793e0fcce6deb64443cde852eb4316fc84097374d60",
+		Hash:     "096b5c2be36167b466a91130dfc901accc2d147944a99f41c26b8446cf87ccb4",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -311,7 +311,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "69fee01a60700cdb8920f6e3c4488b6df364daaf3492b3ac5cf07baee951d923",
+		Hash:     "8024f13821b3c0835d0789be230e64bd13652aca70934ec7b95c976e6f4563af",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},

@@ -52,8 +52,8 @@ var faults = []fault{
 	},
 	{
 		name: "unaligned offset", file: "glsl/rms_norm.comp", kernel: "rms_norm_i8",
-		old: "consts[weight + act_element(",
-		new: "consts[(weight & ~3u) + act_element(",
+		old: "consts[weight + e]",
+		new: "consts[(weight & ~3u) + e]",
 	},
 	{
 		name: "subgroup-size assumption", file: "glsl/kernels.txt", kernel: "silu_mul_i8",
