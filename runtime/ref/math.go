@@ -91,7 +91,7 @@ func Silu(x float32) float32 { return float32(x * Sigmoid(x)) }
 // most 2^-22 for |x| <= 1 and grows with |x|.
 func Exp(x float32) float32 { return Exp2(float32(x * log2e)) }
 
-// Log1p returns ln(1+x) within 4 ulp for 0 <= x <= 1: with s = x/(2+x) it is
+// Log1p returns ln(1+x) within 4.4 ulp for 0 <= x <= 1: with s = x/(2+x) it is
 // 2 atanh(s) = 2s * P(s*s), P of degree 4 (interpolated at Chebyshev nodes).
 func Log1p(x float32) float32 {
 	s := float32(x * Recip(2+x))

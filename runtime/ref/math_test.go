@@ -10,39 +10,44 @@ import (
 
 // Each own function against the standard library in float64, in ulps.
 func TestFunctionsNearTruth(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	var r *rand.Rand // begins anew for each function
 	ulps := func(got float32, want float64) float64 {
 		w := float32(want)
 		step := float64(math.Nextafter32(float32(math.Abs(float64(w))), math.MaxFloat32)) - math.Abs(float64(w))
 		return math.Abs(float64(got)-want) / step
 	}
 	scale := func() float32 { return float32(math.Ldexp(1+r.Float64(), r.IntN(240)-120)) }
-	for name, f := range map[string]struct {
+	for _, f := range []struct {
+		name  string
 		x     func() float32
 		f     func(float32) float32
 		want  func(float64) float64
 		bound float64
 	}{
-		"recip":   {scale, Recip, func(x float64) float64 { return 1 / x }, 2},
-		"rsqrt":   {scale, Rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 2},
-		"exp2":    {func() float32 { return float32(r.Float64()*180 - 63) }, Exp2, math.Exp2, 2},
-		"sigmoid": {func() float32 { return float32(r.NormFloat64() * 8) }, Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, 64},
-		"exp":     {func() float32 { return float32(r.Float64()*2 - 1) }, Exp, math.Exp, 4},
-		"log1p":   {func() float32 { return float32(math.Ldexp(r.Float64(), -r.IntN(40))) }, Log1p, math.Log1p, 4},
-		"softplus": {func() float32 { return float32(r.Float64()*60 - 30) }, Softplus, func(x float64) float64 {
+		{"recip", scale, Recip, func(x float64) float64 { return 1 / x }, 2},
+		{"rsqrt", scale, Rsqrt, func(x float64) float64 { return 1 / math.Sqrt(x) }, 2},
+		{"exp2", func() float32 { return float32(r.Float64()*180 - 63) }, Exp2, math.Exp2, 2},
+		{"sigmoid", func() float32 { return float32(r.NormFloat64() * 8) }, Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, 64},
+		{"exp", func() float32 { return float32(r.Float64()*2 - 1) }, Exp, math.Exp, 4},
+		{"log1p", func() float32 { return float32(math.Ldexp(r.Float64(), -r.IntN(40))) }, Log1p, math.Log1p, 4.4},
+		{"softplus", func() float32 { return float32(r.Float64()*60 - 30) }, Softplus, func(x float64) float64 {
 			return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
 		}, 64},
 	} {
+		r = rand.New(rand.NewPCG(1, 2))
 		worst, at := 0.0, float32(0)
-		for range 200000 {
+		for i := range 200000 {
 			x := f.x()
+			if i == 0 && f.name == "log1p" {
+				x = 0.6468266 // the worst of all from 1/32 to 1
+			}
 			if u := ulps(f.f(x), f.want(float64(x))); u > worst {
 				worst, at = u, x
 			}
 		}
-		t.Logf("%s: at most %.2f ulp (at %g)", name, worst, at)
+		t.Logf("%s: at most %.2f ulp (at %g)", f.name, worst, at)
 		if worst > f.bound {
-			t.Errorf("%s is %.2f ulp off at %g, stated bound %g", name, worst, at, f.bound)
+			t.Errorf("%s is %.2f ulp off at %g, stated bound %g", f.name, worst, at, f.bound)
 		}
 	}
 }
