@@ -29,6 +29,7 @@ const (
 	KHRBufferDeviceAddressExtensionName              = "VK_KHR_buffer_device_address"
 	KHRCalibratedTimestampsExtensionName             = "VK_KHR_calibrated_timestamps"
 	EXTCalibratedTimestampsExtensionName             = "VK_EXT_calibrated_timestamps"
+	NVXBinaryImportExtensionName                     = "VK_NVX_binary_import"
 	KHRCooperativeMatrixExtensionName                = "VK_KHR_cooperative_matrix"
 	NVCooperativeMatrix2ExtensionName                = "VK_NV_cooperative_matrix2"
 	NVCooperativeVectorExtensionName                 = "VK_NV_cooperative_vector"
@@ -1453,6 +1454,76 @@ func (s *CopyDescriptorSet) fill() *header {
 	}
 	return (*header)(unsafe.Pointer(s))
 }
+
+// CuFunctionCreateInfoNVX is VkCuFunctionCreateInfoNVX (VK_NVX_binary_import).
+type CuFunctionCreateInfoNVX struct {
+	SType  StructureType
+	PNext  unsafe.Pointer
+	Module CuModuleNVX
+	PName  *byte
+}
+
+func (s *CuFunctionCreateInfoNVX) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeCuFunctionCreateInfoNVX {
+		s.SType = StructureTypeCuFunctionCreateInfoNVX
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// CuFunctionNVX is VkCuFunctionNVX (VK_NVX_binary_import).
+type CuFunctionNVX uint64
+
+// CuLaunchInfoNVX is VkCuLaunchInfoNVX (VK_NVX_binary_import).
+type CuLaunchInfoNVX struct {
+	SType          StructureType
+	PNext          unsafe.Pointer
+	Function       CuFunctionNVX
+	GridDimX       uint32
+	GridDimY       uint32
+	GridDimZ       uint32
+	BlockDimX      uint32
+	BlockDimY      uint32
+	BlockDimZ      uint32
+	SharedMemBytes uint32
+	ParamCount     uintptr
+	PParams        *unsafe.Pointer
+	ExtraCount     uintptr
+	PExtras        *unsafe.Pointer
+}
+
+func (s *CuLaunchInfoNVX) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeCuLaunchInfoNVX {
+		s.SType = StructureTypeCuLaunchInfoNVX
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// CuModuleCreateInfoNVX is VkCuModuleCreateInfoNVX (VK_NVX_binary_import).
+type CuModuleCreateInfoNVX struct {
+	SType    StructureType
+	PNext    unsafe.Pointer
+	DataSize uintptr
+	PData    unsafe.Pointer
+}
+
+func (s *CuModuleCreateInfoNVX) fill() *header {
+	if s == nil {
+		return nil
+	}
+	if s.SType != StructureTypeCuModuleCreateInfoNVX {
+		s.SType = StructureTypeCuModuleCreateInfoNVX
+	}
+	return (*header)(unsafe.Pointer(s))
+}
+
+// CuModuleNVX is VkCuModuleNVX (VK_NVX_binary_import).
+type CuModuleNVX uint64
 
 // CullModeFlags is VkCullModeFlags (Vulkan 1.0).
 type CullModeFlags uint32
@@ -9406,6 +9477,9 @@ const (
 	StructureTypeCooperativeMatrixPropertiesKHR                            StructureType = 1000506001
 	StructureTypeCopyBufferInfo2                                           StructureType = 1000337000
 	StructureTypeCopyDescriptorSet                                         StructureType = 36
+	StructureTypeCuFunctionCreateInfoNVX                                   StructureType = 1000029001
+	StructureTypeCuLaunchInfoNVX                                           StructureType = 1000029002
+	StructureTypeCuModuleCreateInfoNVX                                     StructureType = 1000029000
 	StructureTypeDebugUtilsLabelEXT                                        StructureType = 1000128002
 	StructureTypeDebugUtilsMessengerCallbackDataEXT                        StructureType = 1000128003
 	StructureTypeDebugUtilsMessengerCreateInfoEXT                          StructureType = 1000128004
@@ -9698,6 +9772,10 @@ const (
 	cmdMergePipelineCaches
 	cmdCreateComputePipelines
 	cmdDestroyPipeline
+	cmdCreateCuModuleNVX
+	cmdDestroyCuModuleNVX
+	cmdCreateCuFunctionNVX
+	cmdDestroyCuFunctionNVX
 	cmdGetPipelineExecutablePropertiesKHR
 	cmdGetPipelineExecutableStatisticsKHR
 	cmdGetPipelineExecutableInternalRepresentationsKHR
@@ -9716,6 +9794,7 @@ const (
 	cmdCmdDispatch
 	cmdCmdDispatchBase
 	cmdCmdDispatchIndirect
+	cmdCmdCuLaunchKernelNVX
 	cmdCmdCopyBuffer
 	cmdCmdCopyBuffer2
 	cmdCmdFillBuffer
@@ -9877,6 +9956,10 @@ var commands = [commandCount]commandInfo{
 	cmdMergePipelineCaches:                                              {levelDevice, []string{"vkMergePipelineCaches"}},
 	cmdCreateComputePipelines:                                           {levelDevice, []string{"vkCreateComputePipelines"}},
 	cmdDestroyPipeline:                                                  {levelDevice, []string{"vkDestroyPipeline"}},
+	cmdCreateCuModuleNVX:                                                {levelDevice, []string{"vkCreateCuModuleNVX"}},
+	cmdDestroyCuModuleNVX:                                               {levelDevice, []string{"vkDestroyCuModuleNVX"}},
+	cmdCreateCuFunctionNVX:                                              {levelDevice, []string{"vkCreateCuFunctionNVX"}},
+	cmdDestroyCuFunctionNVX:                                             {levelDevice, []string{"vkDestroyCuFunctionNVX"}},
 	cmdGetPipelineExecutablePropertiesKHR:                               {levelDevice, []string{"vkGetPipelineExecutablePropertiesKHR"}},
 	cmdGetPipelineExecutableStatisticsKHR:                               {levelDevice, []string{"vkGetPipelineExecutableStatisticsKHR"}},
 	cmdGetPipelineExecutableInternalRepresentationsKHR:                  {levelDevice, []string{"vkGetPipelineExecutableInternalRepresentationsKHR"}},
@@ -9895,6 +9978,7 @@ var commands = [commandCount]commandInfo{
 	cmdCmdDispatch:                                                      {levelDevice, []string{"vkCmdDispatch"}},
 	cmdCmdDispatchBase:                                                  {levelDevice, []string{"vkCmdDispatchBase", "vkCmdDispatchBaseKHR"}},
 	cmdCmdDispatchIndirect:                                              {levelDevice, []string{"vkCmdDispatchIndirect"}},
+	cmdCmdCuLaunchKernelNVX:                                             {levelDevice, []string{"vkCmdCuLaunchKernelNVX"}},
 	cmdCmdCopyBuffer:                                                    {levelDevice, []string{"vkCmdCopyBuffer"}},
 	cmdCmdCopyBuffer2:                                                   {levelDevice, []string{"vkCmdCopyBuffer2", "vkCmdCopyBuffer2KHR"}},
 	cmdCmdFillBuffer:                                                    {levelDevice, []string{"vkCmdFillBuffer"}},
@@ -10663,6 +10747,32 @@ func (d *Device) DestroyPipeline(pipeline Pipeline) {
 	d.procs.value(cmdDestroyPipeline, uintptr(d.Handle), uintptr(pipeline), 0)
 }
 
+// CreateCuModuleNVX is vkCreateCuModuleNVX (VK_NVX_binary_import).
+func (d *Device) CreateCuModuleNVX(createInfo *CuModuleCreateInfoNVX) (CuModuleNVX, error) {
+	createInfo.fill()
+	var module CuModuleNVX
+	err := failure(d.procs.call(cmdCreateCuModuleNVX, uintptr(d.Handle), uintptr(unsafe.Pointer(createInfo)), 0, uintptr(unsafe.Pointer(&module))))
+	return module, err
+}
+
+// DestroyCuModuleNVX is vkDestroyCuModuleNVX (VK_NVX_binary_import).
+func (d *Device) DestroyCuModuleNVX(module CuModuleNVX) {
+	d.procs.value(cmdDestroyCuModuleNVX, uintptr(d.Handle), uintptr(module), 0)
+}
+
+// CreateCuFunctionNVX is vkCreateCuFunctionNVX (VK_NVX_binary_import).
+func (d *Device) CreateCuFunctionNVX(createInfo *CuFunctionCreateInfoNVX) (CuFunctionNVX, error) {
+	createInfo.fill()
+	var function CuFunctionNVX
+	err := failure(d.procs.call(cmdCreateCuFunctionNVX, uintptr(d.Handle), uintptr(unsafe.Pointer(createInfo)), 0, uintptr(unsafe.Pointer(&function))))
+	return function, err
+}
+
+// DestroyCuFunctionNVX is vkDestroyCuFunctionNVX (VK_NVX_binary_import).
+func (d *Device) DestroyCuFunctionNVX(function CuFunctionNVX) {
+	d.procs.value(cmdDestroyCuFunctionNVX, uintptr(d.Handle), uintptr(function), 0)
+}
+
 // GetPipelineExecutablePropertiesKHR is vkGetPipelineExecutablePropertiesKHR (VK_KHR_pipeline_executable_properties).
 func (d *Device) GetPipelineExecutablePropertiesKHR(pipelineInfo *PipelineInfoKHR) ([]PipelineExecutablePropertiesKHR, error) {
 	pipelineInfo.fill()
@@ -10766,6 +10876,12 @@ func (d *Device) CmdDispatchBase(commandBuffer CommandBuffer, baseGroupX uint32,
 // CmdDispatchIndirect is vkCmdDispatchIndirect (Vulkan 1.0).
 func (d *Device) CmdDispatchIndirect(commandBuffer CommandBuffer, buffer Buffer, offset DeviceSize) {
 	d.procs.value(cmdCmdDispatchIndirect, uintptr(commandBuffer), uintptr(buffer), uintptr(offset))
+}
+
+// CmdCuLaunchKernelNVX is vkCmdCuLaunchKernelNVX (VK_NVX_binary_import).
+func (d *Device) CmdCuLaunchKernelNVX(commandBuffer CommandBuffer, launchInfo *CuLaunchInfoNVX) {
+	launchInfo.fill()
+	d.procs.value(cmdCmdCuLaunchKernelNVX, uintptr(commandBuffer), uintptr(unsafe.Pointer(launchInfo)))
 }
 
 // CmdCopyBuffer is vkCmdCopyBuffer (Vulkan 1.0).
