@@ -1,7 +1,7 @@
 # GNU make, /bin/sh. `make help` lists the targets.
 GO      ?= go
 SCRIPTS := tools/scripts
-KERNELS := $(GO) run ./tools/kernels -glslc $(SCRIPTS)/glslc -opt $(SCRIPTS)/spirv-opt -val $(SCRIPTS)/spirv-val
+KERNELS := $(GO) run ./tools/kernels -glslc $(SCRIPTS)/glslc -opt $(SCRIPTS)/spirv-opt -val $(SCRIPTS)/spirv-val -clang $(SCRIPTS)/clang
 TERN    := $(GO) run ./tools/tern
 PROMPT  ?= What is the capital of France?
 LDFLAGS := -s -w

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/spirv"
 	"github.com/ternvk/tern/vk"
 )
 
@@ -34,7 +34,7 @@ type Options struct {
 	Disable   []string          // off switches, beside those of TERN_DISABLE
 	Force     []string          // features to use although the device does not speed them up
 	Kernels   map[string]string // contract -> implementation to use, "" the base
-	KernelDir string            // folder whose NAME.spv files replace compiled-in kernels, and come before others of their contracts
+	KernelDir string            // folder whose NAME.spv and NAME.ptx files replace compiled-in kernels, and come before others of their contracts
 	CacheDir  string            // folder of the pipeline cache, "off" for none; default: the user's cache folder
 	Validate  bool              // run under the Khronos validation layer, see Device.Messages
 	Adopt     *Adopt            // use a device that the program has made
@@ -138,9 +138,10 @@ func (o *Options) given() (names []string) {
 	if o.KernelDir == "" {
 		return nil
 	}
-	paths, _ := filepath.Glob(filepath.Join(o.KernelDir, "*.spv"))
-	for _, path := range paths {
-		names = append(names, strings.TrimSuffix(filepath.Base(path), ".spv"))
+	for _, k := range spirv.Kernels {
+		if _, err := os.Stat(filepath.Join(o.KernelDir, k.File())); err == nil {
+			names = append(names, k.Name)
+		}
 	}
 	return names
 }

@@ -206,7 +206,7 @@ func (blk *block) allocate(d *Device, size uint64, wants plan.Wants) (err error)
 		usage vk.BufferUsageFlags
 		flags vk.MemoryAllocateFlags
 	}
-	if d.plan.Has("resident") {
+	if d.plan.Addresses() {
 		address.usage, address.flags = vk.BufferUsageShaderDeviceAddressBit, vk.MemoryAllocateDeviceAddressBit
 	}
 	blk.handle, err = d.vk.CreateBuffer(&vk.BufferCreateInfo{

@@ -48,7 +48,7 @@ func needs(p *plan.Plan) *Needs {
 	o.dot.ShaderIntegerDotProduct = vk.ToBool32(p.Has("dot"))
 	o.memory.VulkanMemoryModel = vk.ToBool32(coop)
 	o.memory.VulkanMemoryModelDeviceScope = vk.ToBool32(coop) // of the atomics of other kernels
-	o.address.BufferDeviceAddress = vk.ToBool32(p.Has("resident"))
+	o.address.BufferDeviceAddress = vk.ToBool32(p.Addresses())
 	o.coop.CooperativeMatrix = vk.ToBool32(coop)
 	o.subgroup.SubgroupSizeControl = vk.ToBool32(p.Subgroup.Min != 0)
 	if p.Subgroup.Min != 0 {
@@ -59,6 +59,9 @@ func needs(p *plan.Plan) *Needs {
 		if has(e) {
 			n.Extensions = append(n.Extensions, e)
 		}
+	}
+	if p.Has("sm90") {
+		n.Extensions = append(n.Extensions, vk.NVXBinaryImportExtensionName)
 	}
 	if p.API < plan.MakeVersion(1, 2, 0) && has(vk.KHRShaderFloatControlsExtensionName) {
 		n.Extensions = append(n.Extensions, vk.KHRShaderFloatControlsExtensionName)

@@ -32,6 +32,7 @@ type layoutKey struct{ bindings, push int }
 // replaced by a file of KernelDir if there is one.
 type shader struct {
 	module vk.ShaderModule
+	ptx    *ptx // instead of module
 	info   spirv.Info
 }
 
@@ -48,7 +49,10 @@ type pipeline struct {
 	handle vk.Pipeline
 	layout vk.PipelineLayout
 	set    vk.DescriptorSetLayout
-	users  int // nodes of open programs
+	ptx    *ptx // instead of the three
+	local  [3]uint32
+	spec   []byte // what ptx gets of specialisation constants
+	users  int    // nodes of open programs
 }
 
 // trim destroys pipelines without users when there are many. mu is held.
@@ -79,6 +83,7 @@ func (ps *pipelines) close(d *Device) {
 	}
 	for _, s := range ps.shaders {
 		d.vk.DestroyShaderModule(s.module)
+		s.ptx.destroy(d)
 	}
 	for _, l := range ps.layouts {
 		d.vk.DestroyPipelineLayout(l)
@@ -96,26 +101,46 @@ func (ps *pipelines) shader(d *Device, k *spirv.Kernel) (*shader, error) {
 	if s := ps.shaders[k]; s != nil {
 		return s, nil
 	}
-	words, info := k.Words(), k.Info
-	if dir := d.opts.KernelDir; dir != "" {
-		path := filepath.Join(dir, k.Name+".spv")
-		data, err := os.ReadFile(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil:
-			return nil, err
-		default:
-			if words, err = spirv.WordsOf(data); err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			reflected, err := spirv.Reflect(words)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			info = *reflected
-		}
+	s, err := d.replacement(k)
+	if err == nil && s == nil {
+		s, err = d.module(k, k.Data(), k.Info)
 	}
-	words, err := spirv.WithFloatControls(words, d.plan.Controls())
+	if err != nil {
+		return nil, err
+	}
+	ps.shaders[k] = s
+	return s, nil
+}
+
+// replacement is a kernel of KernelDir, nil if it has none of the name.
+func (d *Device) replacement(k *spirv.Kernel) (*shader, error) {
+	if d.opts.KernelDir == "" {
+		return nil, nil
+	}
+	path := filepath.Join(d.opts.KernelDir, k.File())
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	info, err := k.Reflect(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d.module(k, data, *info)
+}
+
+// module makes a shader of what is in a file of the kernel's kind.
+func (d *Device) module(k *spirv.Kernel, data []byte, info spirv.Info) (*shader, error) {
+	if k.IsPTX() {
+		return &shader{ptx: &ptx{text: data}, info: info}, nil
+	}
+	words, err := spirv.WordsOf(data)
+	if err == nil {
+		words, err = spirv.WithFloatControls(words, d.plan.Controls())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 	}
@@ -123,9 +148,7 @@ func (ps *pipelines) shader(d *Device, k *spirv.Kernel) (*shader, error) {
 	if err != nil {
 		return nil, d.failed("shader module of "+k.Name, err)
 	}
-	s := &shader{module, info}
-	ps.shaders[k] = s
-	return s, nil
+	return &shader{module: module, info: info}, nil
 }
 
 // layout returns the layouts for a number of storage buffers and bytes of push
@@ -202,11 +225,13 @@ func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) err
 			continue
 		}
 		asked[key] = true
-		layout, set, err := ps.layout(d, s.info.Bindings, s.info.PushBytes)
-		if err != nil {
-			return err
+		made := &pipeline{ptx: s.ptx}
+		if s.ptx == nil {
+			if made.layout, made.set, err = ps.layout(d, s.info.Bindings, s.info.PushBytes); err != nil {
+				return err
+			}
 		}
-		jobs = append(jobs, &job{key: key, shader: s, made: &pipeline{layout: layout, set: set}})
+		jobs = append(jobs, &job{key: key, shader: s, made: made})
 	}
 	work := make(chan *job, len(jobs))
 	for _, j := range jobs {
@@ -235,6 +260,11 @@ func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) err
 
 // build makes one pipeline. It only reads from d.
 func (ps *pipelines) build(d *Device, j *job) error {
+	if j.shader.ptx != nil {
+		j.made.local, j.made.spec = j.shader.info.LocalSize, make([]byte, 4*len(j.shader.info.Specs))
+		copy(j.made.spec, j.key.spec)
+		return j.shader.ptx.load(d)
+	}
 	fold := d.plan.Fold()
 	data := append(append([]byte{}, vk.Bytes(&fold)...), j.key.spec...)
 	data = append(data, vk.Bytes(&j.key.first)...)

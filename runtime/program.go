@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -165,13 +166,13 @@ func (p *Program) checkArg(a graph.Arg) error {
 	return nil
 }
 
-// bindings makes a descriptor set for each node.
+// bindings makes a descriptor set for each node that is given its buffers by one.
 func (p *Program) bindings() error {
 	d := p.device
-	if len(p.nodes) == 0 {
+	all := p.described()
+	if len(all) == 0 {
 		return nil
 	}
-	all := p.dispatches()
 	layouts := make([]vk.DescriptorSetLayout, len(all))
 	var buffers uint32
 	for i, n := range all {
@@ -194,8 +195,8 @@ func (p *Program) bindings() error {
 	return nil
 }
 
-// dispatches lists the nodes, and the tape's if there is one.
-func (p *Program) dispatches() []*node {
+// described lists the nodes that have a descriptor set, and the tape's if it has one.
+func (p *Program) described() []*node {
 	var all []*node
 	for i := range p.nodes {
 		all = append(all, &p.nodes[i])
@@ -203,7 +204,7 @@ func (p *Program) dispatches() []*node {
 	if p.resident != nil {
 		all = append(all, &p.resident.node)
 	}
-	return all
+	return slices.DeleteFunc(all, func(n *node) bool { return n.pipeline.ptx != nil })
 }
 
 // place is where a value lies now.
@@ -315,7 +316,7 @@ func (d *Device) growScratch(bytes uint64) error {
 // writeSets points the descriptor sets at the values' places.
 func (p *Program) writeSets() {
 	var writes []vk.WriteDescriptorSet
-	for _, n := range p.dispatches() {
+	for _, n := range p.described() {
 		if len(n.Args) == 0 {
 			continue
 		}

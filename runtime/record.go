@@ -159,7 +159,7 @@ func (p *Program) dispatchAll(cmd vk.CommandBuffer, from, to int, h *hazards, wa
 		if watch != nil {
 			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i))
 		}
-		bound = d.dispatch(cmd, i, n, bound)
+		bound = p.dispatch(cmd, i, n, bound)
 		if watch != nil {
 			d.vk.CmdWriteTimestamp(cmd, vk.PipelineStageBottomOfPipeBit, *watch, uint32(2*i+1))
 		}
@@ -167,11 +167,17 @@ func (p *Program) dispatchAll(cmd vk.CommandBuffer, from, to int, h *hazards, wa
 	}
 }
 
-// dispatch records node i and returns the pipeline that is bound now.
-func (d *Device) dispatch(cmd vk.CommandBuffer, i int, n *node, bound vk.Pipeline) vk.Pipeline {
+// dispatch records node i and returns the pipeline that is bound now, 0 when that is
+// not known.
+func (p *Program) dispatch(cmd vk.CommandBuffer, i int, n *node, bound vk.Pipeline) vk.Pipeline {
+	d := p.device
 	if d.instance.debugUtils {
 		d.vk.CmdBeginDebugUtilsLabelEXT(cmd, &vk.DebugUtilsLabelEXT{PLabelName: vk.CString(fmt.Sprintf("%d %s %s", i, n.Label, n.kernel.Name))})
 		defer d.vk.CmdEndDebugUtilsLabelEXT(cmd)
+	}
+	if n.pipeline.ptx != nil {
+		p.launch(cmd, n)
+		return 0
 	}
 	bind := func(p *pipeline) {
 		if p.handle != bound {

@@ -84,6 +84,7 @@ func take(in *instance, pd vk.PhysicalDevice, index int, disable []string) (plan
 	s.Float16, s.Int8 = o.small.ShaderFloat16.Bool(), o.small.ShaderInt8.Bool()
 	s.Dot = o.dot.ShaderIntegerDotProduct.Bool()
 	s.Address = o.address.BufferDeviceAddress.Bool()
+	s.Import = has(vk.NVXBinaryImportExtensionName)
 	if !o.subgroup.SubgroupSizeControl.Bool() {
 		s.Subgroup.Min, s.Subgroup.Max = 0, 0
 	}

@@ -1,6 +1,6 @@
-// Package spirv holds the compiled kernels and a table of what each needs, as
-// written by tools/kernels from the kernel list, and reads, checks and extends
-// SPIR-V modules. It knows no devices.
+// Package spirv holds the compiled kernels, SPIR-V and a few in PTX, and a table of
+// what each needs, as written by tools/kernels from the kernel list, and reads, checks
+// and extends SPIR-V modules. It knows no devices.
 package spirv
 
 import (
@@ -17,18 +17,16 @@ type Kernel struct {
 	Name     string   // contract, or contract__impl
 	Contract string   // what is computed, in which order, rounded where
 	Impl     string   // "" for the base implementation
-	Source   string   // shader, without directory and .comp
+	Source   string   // shader, without directory and .comp, or CUDA source NAME.cu
 	Defines  []string // NAME or NAME=VALUE, as given to the compiler
-	Env      string   // compiler's target environment, such as vulkan1.1
+	Env      string   // compiler's target environment, such as vulkan1.1; "" for PTX
 	Allow    Allow
 	Unroll   bool // all loops with a constant number of rounds are unrolled in the words
 	Tile     Tile
 	Needs    []string // device features by short name
 	Class    string   // ClassExact, or bound:REASON
-	Hash     string   // SHA-256 of the words, in hex
+	Hash     string   // of its file, see Hash
 	Info
-
-	file string
 }
 
 // ClassExact is the class of kernels that give their twin's bits everywhere.
@@ -56,16 +54,61 @@ func (t Tile) Get(key string, def uint32) uint32 {
 // Needing reports whether the kernel needs a feature.
 func (k *Kernel) Needing(feature string) bool { return slices.Contains(k.Needs, feature) }
 
-// Words returns a copy of the kernel's SPIR-V.
-func (k *Kernel) Words() []uint32 {
-	data, err := files.ReadFile(k.file)
-	if err == nil {
-		var words []uint32
-		if words, err = WordsOf(data); err == nil {
-			return words
-		}
+// IsPTX reports whether the kernel is PTX text, which NVIDIA's VK_NVX_binary_import
+// takes, instead of SPIR-V.
+func (k *Kernel) IsPTX() bool { return strings.HasSuffix(k.Source, ".cu") }
+
+// File is the name of the file with the words or the text.
+func (k *Kernel) File() string {
+	if k.IsPTX() {
+		return k.Name + ".ptx"
 	}
-	panic(fmt.Sprintf("spirv: the table and the embedded words disagree on kernel %s: %v", k.Name, err))
+	return k.Name + ".spv"
+}
+
+// Words returns a copy of the SPIR-V of a kernel that is not PTX.
+func (k *Kernel) Words() []uint32 {
+	words, err := WordsOf(k.Data())
+	if err != nil {
+		panic(fmt.Sprintf("spirv: kernel %s: %v", k.Name, err))
+	}
+	return words
+}
+
+// Data returns a copy of the file with the words or the text.
+func (k *Kernel) Data() []byte {
+	data, err := files.ReadFile(k.File())
+	if err != nil {
+		panic(fmt.Sprintf("spirv: the table and the embedded files disagree on kernel %s: %v", k.Name, err))
+	}
+	return data
+}
+
+// Reflect reads the interface that a file of the kernel's kind has.
+func (k *Kernel) Reflect(data []byte) (*Info, error) {
+	if k.IsPTX() {
+		return ReflectPTX(data)
+	}
+	words, err := WordsOf(data)
+	if err != nil {
+		return nil, err
+	}
+	return Reflect(words)
+}
+
+// Lint holds a file of the kernel's kind to what the kernel's class promises.
+func (k *Kernel) Lint(data []byte) error {
+	switch {
+	case k.Class != ClassExact:
+		return nil
+	case k.IsPTX():
+		return LintExactPTX(data, k.Allow)
+	}
+	words, err := WordsOf(data)
+	if err != nil {
+		return err
+	}
+	return LintExact(words, k.Allow)
 }
 
 // SplitName splits a kernel's name into contract and implementation.
@@ -98,16 +141,13 @@ func Lookup(name string) (*Kernel, bool) {
 // none for an unknown one.
 func Contract(name string) []*Kernel { return slices.Clone(tables().byContract[name]) }
 
-// HashWords returns the SHA-256 of the words in file order, in hex.
-func HashWords(words []uint32) string {
-	h := sha256.New()
-	for _, w := range words {
-		h.Write([]byte{byte(w), byte(w >> 8), byte(w >> 16), byte(w >> 24)})
-	}
-	return hex.EncodeToString(h.Sum(nil))
+// Hash returns the SHA-256 of a kernel's file, in hex.
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
-// SetHash returns a hash of all kernels, names and words, in hex.
+// SetHash returns a hash of all kernels, names and words or texts, in hex.
 func SetHash() string { return setHash() }
 
 var setHash = sync.OnceValue(func() string {

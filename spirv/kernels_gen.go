@@ -4,10 +4,11 @@ package spirv
 
 import "embed"
 
-// Compiler is the compiler that wrote the words.
-const Compiler = "shaderc 2025.2-1\nspirv-tools 2025.1~rc1-1\nglslang 15.1.0+1.4.309.0-1"
+// Compiler names the compilers that wrote the words.
+const Compiler = "shaderc 2025.2-1\nspirv-tools 2025.1~rc1-1\nglslang 15.1.0+1.4.309.0-1\nDebian clang version 19.1.7 (3+b1)"
 
 //go:embed *.spv
+//go:embed *.ptx
 var files embed.FS
 
 // Kernels has the kernels in the order of the list.
@@ -30,7 +31,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q2_0.spv",
 	},
 	{
 		Name:     "get_rows_q2_0",
@@ -50,7 +50,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q2_0.spv",
 	},
 	{
 		Name:     "pick_rows_f32",
@@ -70,7 +69,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "pick_rows_f32.spv",
 	},
 	{
 		Name:     "add_check_f32",
@@ -90,7 +88,23 @@ var Kernels = []*Kernel{
 			PushBytes:    4,
 			Capabilities: []uint32{1},
 		},
-		file: "add_check_f32.spv",
+	},
+	{
+		Name:     "add_check_f32__sm90",
+		Contract: "add_check_f32",
+		Impl:     "sm90",
+		Source:   "add_check_f32.cu",
+		Tile:     Tile{{"x", 128}},
+		Needs:    []string{"sm90"},
+		Class:    "exact",
+		Hash:     "2afae2076f09942ebf6e858b6fb79138a8598bb4a5fee21086c3838e1c635608",
+		Info: Info{
+			EntryPoint:   "kernel",
+			LocalSize:    [3]uint32{128, 1, 1},
+			LocalSizeIDs: [3]int{-1, -1, -1},
+			Bindings:     3,
+			PushBytes:    4,
+		},
 	},
 	{
 		Name:     "quantize_f16",
@@ -110,7 +124,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "quantize_f16.spv",
 	},
 	{
 		Name:     "quantize_i8__gpu",
@@ -132,7 +145,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "quantize_i8__gpu.spv",
 	},
 	{
 		Name:     "quantize_i8",
@@ -152,7 +164,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "quantize_i8.spv",
 	},
 	{
 		Name:     "rms_norm_f32__gpu",
@@ -174,7 +185,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1, 61, 65, 66},
 		},
-		file: "rms_norm_f32__gpu.spv",
 	},
 	{
 		Name:     "rms_norm_f32",
@@ -194,7 +204,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "rms_norm_f32.spv",
 	},
 	{
 		Name:     "rms_norm_f16__gpu",
@@ -216,7 +225,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1, 61, 65, 66},
 		},
-		file: "rms_norm_f16__gpu.spv",
 	},
 	{
 		Name:     "rms_norm_f16",
@@ -236,7 +244,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "rms_norm_f16.spv",
 	},
 	{
 		Name:     "rms_norm_i8__few",
@@ -258,7 +265,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1, 61, 65, 66},
 		},
-		file: "rms_norm_i8__few.spv",
 	},
 	{
 		Name:     "rms_norm_i8__gpu",
@@ -280,7 +286,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1, 61, 65, 66},
 		},
-		file: "rms_norm_i8__gpu.spv",
 	},
 	{
 		Name:     "rms_norm_i8__cpu",
@@ -301,7 +306,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "rms_norm_i8__cpu.spv",
 	},
 	{
 		Name:     "rms_norm_i8",
@@ -321,7 +325,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "rms_norm_i8.spv",
 	},
 	{
 		Name:     "silu_mul_f32",
@@ -341,7 +344,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_f32.spv",
 	},
 	{
 		Name:     "silu_mul_f16",
@@ -361,7 +363,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_f16.spv",
 	},
 	{
 		Name:     "silu_mul_i8__gpu",
@@ -383,7 +384,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "silu_mul_i8__gpu.spv",
 	},
 	{
 		Name:     "silu_mul_i8",
@@ -403,7 +403,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__coop16_pairs",
@@ -426,7 +425,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "mul_mat_q2_0_i8__coop16_pairs.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__coop16_split",
@@ -449,7 +447,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "mul_mat_q2_0_i8__coop16_split.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__coop16",
@@ -472,7 +469,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "mul_mat_q2_0_i8__coop16.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__coop16_small",
@@ -495,7 +491,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "mul_mat_q2_0_i8__coop16_small.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__coop8",
@@ -518,7 +513,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "mul_mat_q2_0_i8__coop8.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__vec",
@@ -541,7 +535,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__vec4",
@@ -564,7 +557,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_0_i8__vec4.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__dot1",
@@ -587,7 +579,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_0_i8__dot1.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__dot",
@@ -610,7 +601,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__cpu1",
@@ -631,7 +621,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_i8__cpu1.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__cpu",
@@ -652,7 +641,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_i8__cpu.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8__one",
@@ -673,7 +661,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_i8__one.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_i8",
@@ -693,7 +680,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_f16__one",
@@ -715,7 +701,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_f16__one.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_f16",
@@ -736,7 +721,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_f32__one",
@@ -757,7 +741,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_f32__one.spv",
 	},
 	{
 		Name:     "mul_mat_q2_0_f32",
@@ -777,7 +760,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_0_f32.spv",
 	},
 	{
 		Name:     "qkv_rope_cache_f16__gpu",
@@ -799,7 +781,6 @@ var Kernels = []*Kernel{
 			PushBytes:    44,
 			Capabilities: []uint32{1, 61, 65, 66},
 		},
-		file: "qkv_rope_cache_f16__gpu.spv",
 	},
 	{
 		Name:     "qkv_rope_cache_f16__cpu",
@@ -820,7 +801,6 @@ var Kernels = []*Kernel{
 			PushBytes:    44,
 			Capabilities: []uint32{1},
 		},
-		file: "qkv_rope_cache_f16__cpu.spv",
 	},
 	{
 		Name:     "qkv_rope_cache_f16",
@@ -840,7 +820,6 @@ var Kernels = []*Kernel{
 			PushBytes:    44,
 			Capabilities: []uint32{1},
 		},
-		file: "qkv_rope_cache_f16.spv",
 	},
 	{
 		Name:     "attention_f16__sg32",
@@ -863,7 +842,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "attention_f16__sg32.spv",
 	},
 	{
 		Name:     "attention_f16__tile",
@@ -885,7 +863,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_f16__tile.spv",
 	},
 	{
 		Name:     "attention_f16",
@@ -906,7 +883,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_f16.spv",
 	},
 	{
 		Name:     "attention_part_f16__wide",
@@ -927,7 +903,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_part_f16__wide.spv",
 	},
 	{
 		Name:     "attention_part_f16__cpu",
@@ -949,7 +924,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_part_f16__cpu.spv",
 	},
 	{
 		Name:     "attention_part_f16",
@@ -970,7 +944,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_part_f16.spv",
 	},
 	{
 		Name:     "attention_join_f32",
@@ -991,7 +964,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_join_f32.spv",
 	},
 	{
 		Name:     "attention_join_f16",
@@ -1012,7 +984,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_join_f16.spv",
 	},
 	{
 		Name:     "attention_join_i8__gpu",
@@ -1035,7 +1006,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "attention_join_i8__gpu.spv",
 	},
 	{
 		Name:     "attention_join_i8",
@@ -1056,7 +1026,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_join_i8.spv",
 	},
 	{
 		Name:     "argmax_f32__gpu",
@@ -1078,7 +1047,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "argmax_f32__gpu.spv",
 	},
 	{
 		Name:     "argmax_f32",
@@ -1098,7 +1066,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "argmax_f32.spv",
 	},
 	{
 		Name:     "qkv_rope_cache_q",
@@ -1118,7 +1085,6 @@ var Kernels = []*Kernel{
 			PushBytes:    44,
 			Capabilities: []uint32{1},
 		},
-		file: "qkv_rope_cache_q.spv",
 	},
 	{
 		Name:     "attention_q__tile",
@@ -1141,7 +1107,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_q__tile.spv",
 	},
 	{
 		Name:     "attention_q",
@@ -1162,7 +1127,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_q.spv",
 	},
 	{
 		Name:     "attention_part_q__gpu",
@@ -1184,7 +1148,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_part_q__gpu.spv",
 	},
 	{
 		Name:     "attention_part_q",
@@ -1205,7 +1168,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "attention_part_q.spv",
 	},
 	{
 		Name:     "penalise_f32",
@@ -1225,7 +1187,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "penalise_f32.spv",
 	},
 	{
 		Name:     "top_k_f32__gpu",
@@ -1247,7 +1208,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "top_k_f32__gpu.spv",
 	},
 	{
 		Name:     "top_k_f32",
@@ -1267,7 +1227,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "top_k_f32.spv",
 	},
 	{
 		Name:     "sample_f32",
@@ -1287,7 +1246,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "sample_f32.spv",
 	},
 	{
 		Name:     "dequant_ptq1_0",
@@ -1307,7 +1265,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_ptq1_0.spv",
 	},
 	{
 		Name:     "get_rows_ptq1_0",
@@ -1327,7 +1284,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_ptq1_0.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_i8__vec",
@@ -1350,7 +1306,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_ptq1_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_i8__dot",
@@ -1373,7 +1328,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_ptq1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_i8",
@@ -1393,7 +1347,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_ptq1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_f16__vec",
@@ -1414,7 +1367,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_ptq1_0_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_f16",
@@ -1434,7 +1386,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_ptq1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_f32__vec",
@@ -1455,7 +1406,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_ptq1_0_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_ptq1_0_f32",
@@ -1475,7 +1425,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_ptq1_0_f32.spv",
 	},
 	{
 		Name:     "dequant_tq1_0",
@@ -1495,7 +1444,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_tq1_0.spv",
 	},
 	{
 		Name:     "get_rows_tq1_0",
@@ -1515,7 +1463,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_tq1_0.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_i8__vec",
@@ -1538,7 +1485,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_tq1_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_i8__dot",
@@ -1561,7 +1507,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_tq1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_i8",
@@ -1581,7 +1526,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_tq1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_f16__vec",
@@ -1602,7 +1546,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_tq1_0_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_f16",
@@ -1622,7 +1565,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_tq1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_f32__vec",
@@ -1643,7 +1585,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_tq1_0_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_tq1_0_f32",
@@ -1663,7 +1604,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_tq1_0_f32.spv",
 	},
 	{
 		Name:     "dequant_q1_0",
@@ -1683,7 +1623,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q1_0.spv",
 	},
 	{
 		Name:     "get_rows_q1_0",
@@ -1703,7 +1642,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q1_0.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_i8__vec",
@@ -1726,7 +1664,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q1_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_i8__dot",
@@ -1749,7 +1686,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_i8",
@@ -1769,7 +1705,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_f16__vec",
@@ -1790,7 +1725,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q1_0_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_f16",
@@ -1810,7 +1744,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_f32__vec",
@@ -1831,7 +1764,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q1_0_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q1_0_f32",
@@ -1851,7 +1783,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q1_0_f32.spv",
 	},
 	{
 		Name:     "dequant_q8_0",
@@ -1871,7 +1802,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q8_0.spv",
 	},
 	{
 		Name:     "get_rows_q8_0",
@@ -1891,7 +1821,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q8_0.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_i8__vec",
@@ -1914,7 +1843,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q8_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_i8__dot",
@@ -1937,7 +1865,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q8_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_i8",
@@ -1957,7 +1884,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q8_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_f16__vec",
@@ -1978,7 +1904,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q8_0_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_f16",
@@ -1998,7 +1923,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q8_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_f32__vec",
@@ -2019,7 +1943,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q8_0_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q8_0_f32",
@@ -2039,7 +1962,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q8_0_f32.spv",
 	},
 	{
 		Name:     "dequant_q4_0",
@@ -2059,7 +1981,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q4_0.spv",
 	},
 	{
 		Name:     "get_rows_q4_0",
@@ -2079,7 +2000,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q4_0.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_i8__vec",
@@ -2102,7 +2022,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_i8__dot",
@@ -2125,7 +2044,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_i8",
@@ -2145,7 +2063,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_f16__vec",
@@ -2166,7 +2083,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_0_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_f16",
@@ -2186,7 +2102,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_f32__vec",
@@ -2207,7 +2122,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_0_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_0_f32",
@@ -2227,7 +2141,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_0_f32.spv",
 	},
 	{
 		Name:     "dequant_q4_1",
@@ -2247,7 +2160,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q4_1.spv",
 	},
 	{
 		Name:     "get_rows_q4_1",
@@ -2267,7 +2179,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q4_1.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_i8__vec",
@@ -2290,7 +2201,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_1_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_i8__dot",
@@ -2313,7 +2223,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_1_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_i8",
@@ -2333,7 +2242,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_1_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_f16__vec",
@@ -2354,7 +2262,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_1_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_f16",
@@ -2374,7 +2281,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_1_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_f32__vec",
@@ -2395,7 +2301,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_1_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_1_f32",
@@ -2415,7 +2320,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_1_f32.spv",
 	},
 	{
 		Name:     "dequant_q2_k",
@@ -2435,7 +2339,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q2_k.spv",
 	},
 	{
 		Name:     "get_rows_q2_k",
@@ -2455,7 +2358,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q2_k.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_i8__vec",
@@ -2478,7 +2380,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_k_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_i8__dot",
@@ -2501,7 +2402,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q2_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_i8",
@@ -2521,7 +2421,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_f16__vec",
@@ -2542,7 +2441,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_k_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_f16",
@@ -2562,7 +2460,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_f32__vec",
@@ -2583,7 +2480,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_k_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q2_k_f32",
@@ -2603,7 +2499,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q2_k_f32.spv",
 	},
 	{
 		Name:     "dequant_q4_k",
@@ -2623,7 +2518,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q4_k.spv",
 	},
 	{
 		Name:     "get_rows_q4_k",
@@ -2643,7 +2537,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q4_k.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_i8__vec",
@@ -2666,7 +2559,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_k_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_i8__dot",
@@ -2689,7 +2581,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q4_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_i8",
@@ -2709,7 +2600,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_f16__vec",
@@ -2730,7 +2620,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_k_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_f16",
@@ -2750,7 +2639,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_f32__vec",
@@ -2771,7 +2659,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_k_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q4_k_f32",
@@ -2791,7 +2678,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q4_k_f32.spv",
 	},
 	{
 		Name:     "dequant_q6_k",
@@ -2811,7 +2697,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_q6_k.spv",
 	},
 	{
 		Name:     "get_rows_q6_k",
@@ -2831,7 +2716,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_q6_k.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_i8__vec",
@@ -2854,7 +2738,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q6_k_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_i8__dot",
@@ -2877,7 +2760,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_q6_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_i8",
@@ -2897,7 +2779,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q6_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_f16__vec",
@@ -2918,7 +2799,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q6_k_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_f16",
@@ -2938,7 +2818,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q6_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_f32__vec",
@@ -2959,7 +2838,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q6_k_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_q6_k_f32",
@@ -2979,7 +2857,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_q6_k_f32.spv",
 	},
 	{
 		Name:     "dequant_f16",
@@ -2999,7 +2876,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_f16.spv",
 	},
 	{
 		Name:     "get_rows_f16",
@@ -3019,7 +2895,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_f16.spv",
 	},
 	{
 		Name:     "mul_mat_f16_i8__blocks",
@@ -3041,7 +2916,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_i8__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f16_i8__vec",
@@ -3062,7 +2936,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f16_i8",
@@ -3082,7 +2955,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_i8.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f16__blocks",
@@ -3104,7 +2976,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f16__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f16__vec",
@@ -3125,7 +2996,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f16",
@@ -3145,7 +3015,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f16.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f32__blocks",
@@ -3167,7 +3036,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f32__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f32__vec",
@@ -3188,7 +3056,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f16_f32",
@@ -3208,7 +3075,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f16_f32.spv",
 	},
 	{
 		Name:     "dequant_bf16",
@@ -3228,7 +3094,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_bf16.spv",
 	},
 	{
 		Name:     "get_rows_bf16",
@@ -3248,7 +3113,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_bf16.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_i8__blocks",
@@ -3270,7 +3134,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_i8__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_i8__vec",
@@ -3291,7 +3154,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_i8",
@@ -3311,7 +3173,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_i8.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f16__blocks",
@@ -3333,7 +3194,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f16__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f16__vec",
@@ -3354,7 +3214,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f16",
@@ -3374,7 +3233,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f16.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f32__blocks",
@@ -3396,7 +3254,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f32__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f32__vec",
@@ -3417,7 +3274,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_bf16_f32",
@@ -3437,7 +3293,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_bf16_f32.spv",
 	},
 	{
 		Name:     "dequant_f32",
@@ -3457,7 +3312,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "dequant_f32.spv",
 	},
 	{
 		Name:     "get_rows_f32",
@@ -3477,7 +3331,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "get_rows_f32.spv",
 	},
 	{
 		Name:     "mul_mat_f32_i8__blocks",
@@ -3499,7 +3352,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_i8__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f32_i8__vec",
@@ -3520,7 +3372,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f32_i8",
@@ -3540,7 +3391,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_i8.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f16__blocks",
@@ -3562,7 +3412,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f16__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f16__vec",
@@ -3583,7 +3432,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f16__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f16",
@@ -3603,7 +3451,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f16.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f32__blocks",
@@ -3625,7 +3472,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f32__blocks.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f32__vec",
@@ -3646,7 +3492,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f32__vec.spv",
 	},
 	{
 		Name:     "mul_mat_f32_f32",
@@ -3666,7 +3511,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_f32_f32.spv",
 	},
 	{
 		Name:     "delta_inputs_f32",
@@ -3686,7 +3530,6 @@ var Kernels = []*Kernel{
 			PushBytes:    32,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_inputs_f32.spv",
 	},
 	{
 		Name:     "delta_rule_f32__sg32",
@@ -3708,7 +3551,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "delta_rule_f32__sg32.spv",
 	},
 	{
 		Name:     "delta_rule_f32__sg8",
@@ -3730,7 +3572,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "delta_rule_f32__sg8.spv",
 	},
 	{
 		Name:     "delta_rule_f32__parts",
@@ -3751,7 +3592,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_rule_f32__parts.spv",
 	},
 	{
 		Name:     "delta_rule_f32",
@@ -3771,7 +3611,6 @@ var Kernels = []*Kernel{
 			PushBytes:    8,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_rule_f32.spv",
 	},
 	{
 		Name:     "delta_norm_f32",
@@ -3791,7 +3630,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_f32.spv",
 	},
 	{
 		Name:     "delta_norm_f16",
@@ -3811,7 +3649,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_f16.spv",
 	},
 	{
 		Name:     "delta_norm_i8__gpu",
@@ -3833,7 +3670,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "delta_norm_i8__gpu.spv",
 	},
 	{
 		Name:     "delta_norm_i8",
@@ -3853,7 +3689,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_i8.spv",
 	},
 	{
 		Name:     "sigmoid_mul_f32",
@@ -3873,7 +3708,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_f32.spv",
 	},
 	{
 		Name:     "sigmoid_mul_f16",
@@ -3893,7 +3727,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_f16.spv",
 	},
 	{
 		Name:     "sigmoid_mul_i8__gpu",
@@ -3915,7 +3748,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "sigmoid_mul_i8__gpu.spv",
 	},
 	{
 		Name:     "sigmoid_mul_i8",
@@ -3935,7 +3767,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_i8.spv",
 	},
 	{
 		Name:     "hadamard_f32",
@@ -3955,7 +3786,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "hadamard_f32.spv",
 	},
 	{
 		Name:     "hadamard_f16",
@@ -3975,7 +3805,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "hadamard_f16.spv",
 	},
 	{
 		Name:     "hadamard_i8__gpu",
@@ -3997,7 +3826,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "hadamard_i8__gpu.spv",
 	},
 	{
 		Name:     "hadamard_i8",
@@ -4017,7 +3845,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "hadamard_i8.spv",
 	},
 	{
 		Name:     "silu_mul_hadamard_f32",
@@ -4037,7 +3864,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_hadamard_f32.spv",
 	},
 	{
 		Name:     "silu_mul_hadamard_f16",
@@ -4057,7 +3883,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_hadamard_f16.spv",
 	},
 	{
 		Name:     "silu_mul_hadamard_i8__gpu",
@@ -4079,7 +3904,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "silu_mul_hadamard_i8__gpu.spv",
 	},
 	{
 		Name:     "silu_mul_hadamard_i8",
@@ -4099,7 +3923,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "silu_mul_hadamard_i8.spv",
 	},
 	{
 		Name:     "sigmoid_mul_hadamard_f32",
@@ -4119,7 +3942,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_hadamard_f32.spv",
 	},
 	{
 		Name:     "sigmoid_mul_hadamard_f16",
@@ -4139,7 +3961,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_hadamard_f16.spv",
 	},
 	{
 		Name:     "sigmoid_mul_hadamard_i8__gpu",
@@ -4161,7 +3982,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "sigmoid_mul_hadamard_i8__gpu.spv",
 	},
 	{
 		Name:     "sigmoid_mul_hadamard_i8",
@@ -4181,7 +4001,6 @@ var Kernels = []*Kernel{
 			PushBytes:    24,
 			Capabilities: []uint32{1},
 		},
-		file: "sigmoid_mul_hadamard_i8.spv",
 	},
 	{
 		Name:     "delta_norm_hadamard_f32",
@@ -4201,7 +4020,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_hadamard_f32.spv",
 	},
 	{
 		Name:     "delta_norm_hadamard_f16",
@@ -4221,7 +4039,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_hadamard_f16.spv",
 	},
 	{
 		Name:     "delta_norm_hadamard_i8__gpu",
@@ -4243,7 +4060,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1, 61, 65},
 		},
-		file: "delta_norm_hadamard_i8__gpu.spv",
 	},
 	{
 		Name:     "delta_norm_hadamard_i8",
@@ -4263,7 +4079,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "delta_norm_hadamard_i8.spv",
 	},
 	{
 		Name:     "hadamard_inverse_f32",
@@ -4283,7 +4098,6 @@ var Kernels = []*Kernel{
 			PushBytes:    16,
 			Capabilities: []uint32{1},
 		},
-		file: "hadamard_inverse_f32.spv",
 	},
 	{
 		Name:     "experts_route_f32",
@@ -4303,7 +4117,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "experts_route_f32.spv",
 	},
 	{
 		Name:     "experts_sum_f32",
@@ -4323,7 +4136,6 @@ var Kernels = []*Kernel{
 			PushBytes:    20,
 			Capabilities: []uint32{1},
 		},
-		file: "experts_sum_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_0_i8__vec",
@@ -4346,7 +4158,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q2_0_i8__vec.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_0_i8__dot",
@@ -4369,7 +4180,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q2_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_0_i8",
@@ -4389,7 +4199,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_0_f16",
@@ -4410,7 +4219,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_0_f32",
@@ -4430,7 +4238,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_ptq1_0_i8__dot",
@@ -4453,7 +4260,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_ptq1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_ptq1_0_i8",
@@ -4473,7 +4279,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_ptq1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_ptq1_0_f16",
@@ -4493,7 +4298,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_ptq1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_ptq1_0_f32",
@@ -4513,7 +4317,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_ptq1_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_tq1_0_i8__dot",
@@ -4536,7 +4339,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_tq1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_tq1_0_i8",
@@ -4556,7 +4358,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_tq1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_tq1_0_f16",
@@ -4576,7 +4377,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_tq1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_tq1_0_f32",
@@ -4596,7 +4396,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_tq1_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q1_0_i8__dot",
@@ -4619,7 +4418,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q1_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q1_0_i8",
@@ -4639,7 +4437,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q1_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q1_0_f16",
@@ -4659,7 +4456,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q1_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q1_0_f32",
@@ -4679,7 +4475,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q1_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q8_0_i8__dot",
@@ -4702,7 +4497,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q8_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q8_0_i8",
@@ -4722,7 +4516,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q8_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q8_0_f16",
@@ -4742,7 +4535,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q8_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q8_0_f32",
@@ -4762,7 +4554,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q8_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_0_i8__dot",
@@ -4785,7 +4576,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q4_0_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_0_i8",
@@ -4805,7 +4595,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_0_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_0_f16",
@@ -4825,7 +4614,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_0_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_0_f32",
@@ -4845,7 +4633,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_0_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_1_i8__dot",
@@ -4868,7 +4655,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q4_1_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_1_i8",
@@ -4888,7 +4674,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_1_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_1_f16",
@@ -4908,7 +4693,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_1_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_1_f32",
@@ -4928,7 +4712,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_1_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_k_i8__dot",
@@ -4951,7 +4734,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q2_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_k_i8",
@@ -4971,7 +4753,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_k_f16",
@@ -4991,7 +4772,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q2_k_f32",
@@ -5011,7 +4791,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q2_k_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_k_i8__dot",
@@ -5034,7 +4813,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q4_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_k_i8",
@@ -5054,7 +4832,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_k_f16",
@@ -5074,7 +4851,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q4_k_f32",
@@ -5094,7 +4870,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q4_k_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_q6_k_i8__dot",
@@ -5117,7 +4892,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "mul_mat_id_q6_k_i8__dot.spv",
 	},
 	{
 		Name:     "mul_mat_id_q6_k_i8",
@@ -5137,7 +4911,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q6_k_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_q6_k_f16",
@@ -5157,7 +4930,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q6_k_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_q6_k_f32",
@@ -5177,7 +4949,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_q6_k_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_f16_i8",
@@ -5197,7 +4968,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f16_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_f16_f16",
@@ -5217,7 +4987,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f16_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_f16_f32",
@@ -5237,7 +5006,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f16_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_bf16_i8",
@@ -5257,7 +5025,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_bf16_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_bf16_f16",
@@ -5277,7 +5044,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_bf16_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_bf16_f32",
@@ -5297,7 +5063,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_bf16_f32.spv",
 	},
 	{
 		Name:     "mul_mat_id_f32_i8",
@@ -5317,7 +5082,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f32_i8.spv",
 	},
 	{
 		Name:     "mul_mat_id_f32_f16",
@@ -5337,7 +5101,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f32_f16.spv",
 	},
 	{
 		Name:     "mul_mat_id_f32_f32",
@@ -5357,7 +5120,6 @@ var Kernels = []*Kernel{
 			PushBytes:    28,
 			Capabilities: []uint32{1},
 		},
-		file: "mul_mat_id_f32_f32.spv",
 	},
 	{
 		Name:     "resident_gqa2__sg32",
@@ -5381,7 +5143,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 61, 65, 66, 5347, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "resident_gqa2__sg32.spv",
 	},
 	{
 		Name:     "resident_gqa2",
@@ -5403,7 +5164,6 @@ var Kernels = []*Kernel{
 			PushBytes:    12,
 			Capabilities: []uint32{1, 5347},
 		},
-		file: "resident_gqa2.spv",
 	},
 	{
 		Name:     "resident_gqa4__sg32",
@@ -5427,7 +5187,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 61, 65, 66, 5347, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "resident_gqa4__sg32.spv",
 	},
 	{
 		Name:     "probe_f32",
@@ -5447,7 +5206,6 @@ var Kernels = []*Kernel{
 			PushBytes:    4,
 			Capabilities: []uint32{1},
 		},
-		file: "probe_f32.spv",
 	},
 	{
 		Name:     "probe_i8__coop16",
@@ -5470,7 +5228,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "probe_i8__coop16.spv",
 	},
 	{
 		Name:     "probe_i8__coop8",
@@ -5493,7 +5250,23 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 39, 61, 5345, 6022},
 			Extensions:   []string{"SPV_KHR_cooperative_matrix"},
 		},
-		file: "probe_i8__coop8.spv",
+	},
+	{
+		Name:     "probe_i8__sm90",
+		Contract: "probe_i8",
+		Impl:     "sm90",
+		Source:   "probe_i8.cu",
+		Tile:     Tile{{"x", 64}},
+		Needs:    []string{"sm90"},
+		Class:    "exact",
+		Hash:     "43fe07f07cce9d1a8bc17926ade9e984ea4a934c79eaf0b0d0ad74518e977bf0",
+		Info: Info{
+			EntryPoint:   "kernel",
+			LocalSize:    [3]uint32{64, 1, 1},
+			LocalSizeIDs: [3]int{-1, -1, -1},
+			Bindings:     4,
+			PushBytes:    0,
+		},
 	},
 	{
 		Name:     "probe_i8__dot",
@@ -5516,7 +5289,6 @@ var Kernels = []*Kernel{
 			Capabilities: []uint32{1, 6018, 6019},
 			Extensions:   []string{"SPV_KHR_integer_dot_product"},
 		},
-		file: "probe_i8__dot.spv",
 	},
 	{
 		Name:     "probe_i8",
@@ -5536,6 +5308,5 @@ var Kernels = []*Kernel{
 			PushBytes:    0,
 			Capabilities: []uint32{1},
 		},
-		file: "probe_i8.spv",
 	},
 }

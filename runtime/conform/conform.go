@@ -26,9 +26,9 @@ type Options struct {
 	Open func(kernels map[string]string) (graph.Executor, error)
 	// Select, when not nil, says which implementations to run; see Named.
 	Select func(*spirv.Kernel) bool
-	// Replaced has the words of kernels, by name, that Open takes in place of the
-	// compiled-in ones. Those of class exact are held to spirv.LintExact first.
-	Replaced map[string][]uint32
+	// Replaced has the files of kernels, by name, that Open takes in place of the
+	// compiled-in ones. Those of class exact are held to the lint first.
+	Replaced map[string][]byte
 	// Vectors, when not nil, has CONTRACT.txt with the literal vectors of every
 	// contract; they are run before the cases.
 	Vectors fs.FS
@@ -223,8 +223,8 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 	}
 	start := time.Now()
 	defer func() { r.Elapsed = time.Since(start) }()
-	if words, replaced := opts.Replaced[k.Name]; replaced {
-		if err := spirv.LintExact(words, k.Allow); err != nil {
+	if data, replaced := opts.Replaced[k.Name]; replaced {
+		if err := k.Lint(data); err != nil {
 			r.fail(Failure{Case: "lint", Err: err.Error()})
 		}
 	}

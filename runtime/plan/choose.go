@@ -153,6 +153,9 @@ func (p *Plan) Fold() uint32 { return min(p.Limits.Groups[0], MaxFold) }
 // Grid cuts a domain by a kernel's tile.
 func (p *Plan) Grid(k *spirv.Kernel, domain [2]uint32) (Grid, error) {
 	x, y, fold := ceil(domain[0], k.Tile.Get("x", 1)), ceil(domain[1], k.Tile.Get("y", 1)), p.Fold()
+	if k.IsPTX() {
+		fold = MaxFold // which all cards that take PTX allow
+	}
 	g := Grid{Groups: [3]uint32{x, y, 1}}
 	if x > fold {
 		g = Grid{Groups: [3]uint32{fold, y, x / fold}, Tail: x % fold}

@@ -40,7 +40,11 @@ var features = []feature{
 	{"shared48k", "shared", shared(48 << 10), nil},
 	{"resident", "", func(s *Snapshot) bool { return s.Address && s.Type == Discrete && s.Processors > 0 },
 		func(s *Snapshot) bool { return s.Address && s.DriverID != swiftShader }},
+	{"sm90", "", func(s *Snapshot) bool { return s.Import && s.Address && s.VendorID == nvidia }, nil}, // the start-up probe tells which cards
 }
+
+// nvidia is the PCI vendor of cards whose driver may take kernels in PTX.
+const nvidia = 0x10de
 
 // swiftShader is the VkDriverId of a driver whose compiler takes gigabytes for the
 // resident kernel.
@@ -239,6 +243,9 @@ func (p *Plan) Off(word, why string) { p.off(word, why) }
 
 // Has reports whether a feature word is on.
 func (p *Plan) Has(word string) bool { return p.features[word] }
+
+// Addresses reports whether kernels are given addresses of buffers.
+func (p *Plan) Addresses() bool { return p.Has("resident") || p.Has("sm90") }
 
 // Disabled reports whether the user switched off a word of Words.
 func (p *Plan) Disabled(word string) bool { return slices.Contains(p.disabled, word) }

@@ -147,6 +147,7 @@ type Snapshot struct {
 	Dot, DotAccelerated bool   // integer dot product; packed signed 4x8 in hardware
 	CoopMatrix          bool   // VK_KHR_cooperative_matrix, and the memory model it needs
 	Address             bool   // bufferDeviceAddress
+	Import              bool   // VK_NVX_binary_import, which takes kernels in PTX
 	Processors          uint32 // that run workgroups side by side, 0: unknown
 	Coop                []CoopShape
 	Subgroup            Subgroup

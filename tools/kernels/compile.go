@@ -21,25 +21,41 @@ import (
 // compiler turns shaders into words and remembers in a folder of stamps what it
 // has already done.
 type compiler struct {
-	glslDir  string
-	glslc    string
-	opt      string // spirv-opt, "" to leave the words as glslc writes them
-	val      string // spirv-val, "" to skip
-	version  string // first lines of glslc --version
-	stamps   string // folder, "" to compile always
-	fallback string // folder of committed words for shaders that glslc rejects, "" for none
-	logf     func(format string, args ...any)
+	glslDir      string
+	glslc        string
+	opt          string // spirv-opt, "" to leave the words as glslc writes them
+	val          string // spirv-val, "" to skip
+	clang        string // of CUDA sources
+	version      string // first lines of glslc --version
+	clangVersion string // the first line of clang --version, "" where there are no CUDA sources
+	stamps       string // folder, "" to compile always
+	fallback     string // folder of committed files for sources that the compilers reject, "" for none
+	logf         func(format string, args ...any)
 }
 
-// glslcVersion returns the lines of glslc --version that name programs and versions.
-func glslcVersion(glslc string) (string, error) {
-	out, err := exec.Command(glslc, "--version").Output()
+// versionOf returns what a compiler says of itself, up to a mark.
+func versionOf(compiler, mark string) (string, error) {
+	out, err := exec.Command(compiler, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", glslc, describe(err))
+		return "", fmt.Errorf("%s --version: %w", compiler, describe(err))
 	}
-	text, _, _ := strings.Cut(string(out), "\n\n")
+	text, _, _ := strings.Cut(string(out), mark)
 	return strings.TrimSpace(text), nil
 }
+
+// identify fills in the version of the compilers that the kernels need.
+func (c *compiler) identify(kernels []*spirv.Kernel) (err error) {
+	if c.version, err = versionOf(c.glslc, "\n\n"); err != nil || !slices.ContainsFunc(kernels, (*spirv.Kernel).IsPTX) {
+		return err
+	}
+	if c.clangVersion, err = versionOf(c.clang, "\n"); err != nil && c.fallback != "" {
+		return nil // the committed files are taken
+	}
+	return err
+}
+
+// versions names the compilers.
+func (c *compiler) versions() string { return strings.TrimSpace(c.version + "\n" + c.clangVersion) }
 
 // compileAll compiles every kernel into dir, several at a time, and fills in
 // Hash and Info. The errors of all kernels are joined.
@@ -54,7 +70,7 @@ func (c *compiler) compileAll(kernels []*spirv.Kernel, dir string, jobs int) err
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := c.one(k, filepath.Join(dir, k.Name+".spv")); err != nil {
+			if err := c.one(k, filepath.Join(dir, k.File())); err != nil {
 				errs[i] = fmt.Errorf("kernel %s: %w", k.Name, err)
 			}
 		})
@@ -65,11 +81,14 @@ func (c *compiler) compileAll(kernels []*spirv.Kernel, dir string, jobs int) err
 
 // one compiles, validates and reflects a kernel.
 func (c *compiler) one(k *spirv.Kernel, out string) error {
-	args := []string{"-O0", "--target-env=" + k.Env, "-fshader-stage=compute", "-I", filepath.Join(c.glslDir, "lib")}
+	source, args, run := filepath.Join(c.glslDir, k.Source+".comp"), []string{"-O0", "--target-env=" + k.Env, "-fshader-stage=compute"}, c.run
+	if k.IsPTX() {
+		source, args, run = filepath.Join(c.glslDir, k.Source), cudaArgs, c.runClang
+	}
+	args = append(slices.Clip(args), "-I", filepath.Join(c.glslDir, "lib"))
 	for _, d := range k.Defines {
 		args = append(args, "-D"+d)
 	}
-	source := filepath.Join(c.glslDir, k.Source+".comp")
 	key, err := c.key(k, source, args)
 	if err != nil {
 		return err
@@ -80,7 +99,7 @@ func (c *compiler) one(k *spirv.Kernel, out string) error {
 			return c.describe(k, data)
 		}
 	}
-	data, err := c.run(args, source, k)
+	data, err := run(args, source, k)
 	if err != nil {
 		return err
 	}
@@ -110,13 +129,7 @@ func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, e
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, k.Name+".spv")
 	if err := command(c.glslc, append(args, "-o", out, source)...); err != nil {
-		if committed := filepath.Join(c.fallback, k.Name+".spv"); c.fallback != "" {
-			if data, readErr := os.ReadFile(committed); readErr == nil {
-				c.logf("kernel %s: this glslc cannot compile it, taking %s", k.Name, committed)
-				return data, nil
-			}
-		}
-		return nil, err
+		return c.instead(k, err)
 	}
 	stages := [][]string{nil}
 	if c.opt != "" {
@@ -145,6 +158,38 @@ func (c *compiler) run(args []string, source string, k *spirv.Kernel) ([]byte, e
 		}
 	}
 	return os.ReadFile(out)
+}
+
+// cudaArgs compile CUDA sources without NVIDIA's headers: products and sums stay apart.
+var cudaArgs = strings.Fields(`-x cuda --cuda-gpu-arch=sm_90a --cuda-device-only -nocudainc -nocudalib -O3 -ffp-contract=off -Werror -S`)
+
+// runClang calls clang and returns the bytes of the .ptx file.
+func (c *compiler) runClang(args []string, source string, k *spirv.Kernel) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "kernel")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, k.File())
+	if err := command(c.clang, append(args, "-o", out, source)...); err != nil {
+		return c.instead(k, err)
+	}
+	return os.ReadFile(out)
+}
+
+// instead is the committed file of a kernel that cannot be compiled because of err,
+// if there may be one.
+func (c *compiler) instead(k *spirv.Kernel, err error) ([]byte, error) {
+	if c.fallback == "" {
+		return nil, err
+	}
+	committed := filepath.Join(c.fallback, k.File())
+	data, readErr := os.ReadFile(committed)
+	if readErr != nil {
+		return nil, err
+	}
+	c.logf("kernel %s: this compiler cannot compile it, taking %s", k.Name, committed)
+	return data, nil
 }
 
 // The passes of spirv-opt -O, cut behind the one that unrolls loops. Unrolling
@@ -205,29 +250,25 @@ func bytesOf(words []uint32) []byte {
 	return data
 }
 
-// describe fills in what the words say, and checks them.
+// describe fills in what the words or the text say, and checks them.
 func (c *compiler) describe(k *spirv.Kernel, data []byte) error {
-	words, err := spirv.WordsOf(data)
+	info, err := k.Reflect(data)
 	if err != nil {
 		return err
 	}
-	info, err := spirv.Reflect(words)
-	if err != nil {
-		return err
-	}
-	k.Info = *info
-	k.Hash = spirv.HashWords(words)
-	if k.Class == spirv.ClassExact {
-		return spirv.LintExact(words, k.Allow)
-	}
-	return nil
+	k.Info, k.Hash = *info, spirv.Hash(data)
+	return k.Lint(data)
 }
 
 // key is a hash of everything that the words depend on.
 func (c *compiler) key(k *spirv.Kernel, source string, args []string) (string, error) {
 	files := []string{source}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%q\n%q\n%q\n%v %v %v %s\n", c.version, args, slices.Concat(unrollPasses, unroll, unrollMore), scalarPasses, k.Unroll, c.opt != "", c.val != "", k.Class)
+	version := c.version
+	if k.IsPTX() {
+		version = c.clangVersion
+	}
+	fmt.Fprintf(h, "%s\n%q\n%q\n%q\n%v %v %v %s\n", version, args, slices.Concat(unrollPasses, unroll, unrollMore), scalarPasses, k.Unroll, c.opt != "", c.val != "", k.Class)
 	for i := 0; i < len(files); i++ {
 		data, err := os.ReadFile(files[i])
 		if err != nil {

@@ -30,6 +30,9 @@ mul_mat_q2_0_i8 mul_mat - - - bound:why # trailing
 	if !slices.Equal(a.Defines, []string{"T=int8", "FAST"}) || !slices.Equal(a.Needs, []string{"int8", "coop"}) {
 		t.Errorf("defines %q, needs %q", a.Defines, a.Needs)
 	}
+	if cuda, err := readList(strings.NewReader("a__sm90 a.cu N=1,@fma shared=64 sm90 exact"), "kernels.txt"); err != nil || !cuda[0].IsPTX() || cuda[0].File() != "a__sm90.ptx" || cuda[0].Env != "" || a.IsPTX() || a.File() != "mul_mat_q2_0_i8__coop.spv" {
+		t.Errorf("a CUDA source: %v, %v", cuda, err)
+	}
 	if a.Tile.Get("x", 0) != 32 || a.Tile.Get("minn", 0) != 16 || a.Tile.Get("absent", 7) != 7 {
 		t.Errorf("tile %v", a.Tile)
 	}
@@ -47,6 +50,7 @@ func TestReadListRefuses(t *testing.T) {
 		{"a b - - - fast", "class"},
 		{"a b @x - - exact", "unknown setting @x"},
 		{"a b - x=y - exact", "KEY=NUMBER"},
+		{"a b.cu @unroll - - exact", "setting @unroll is for shaders"},
 		{"a b - - - exact\na b - - - exact", ":2: kernel a is listed twice"},
 	} {
 		if _, err := readList(strings.NewReader(c.line), "kernels.txt"); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -158,6 +162,9 @@ func TestFloatControlsAreValid(t *testing.T) {
 	}
 	checked := 0
 	for _, k := range spirv.Kernels {
+		if k.IsPTX() {
+			continue
+		}
 		words := k.Words()
 		if err := valid(k, words); err != nil {
 			t.Logf("%s is beyond this spirv-val: %v", k.Name, err)

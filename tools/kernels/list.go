@@ -15,7 +15,9 @@ const defaultEnv = "vulkan1.1"
 
 // readList reads the kernel list: a line per kernel with the columns name,
 // source, defines, tile, needs, class; # starts a comment, - is an empty column.
-// Of the defines, @env=TARGET, @fma and @f16cvt are settings of this tool.
+// Of the defines, @env=TARGET, @fma and @f16cvt are settings of this tool. A source
+// NAME.cu is CUDA, whose tile says with shared=N how many bytes of dynamic shared memory
+// a workgroup has.
 func readList(r io.Reader, path string) ([]*spirv.Kernel, error) {
 	var kernels []*spirv.Kernel
 	seen := map[string]bool{}
@@ -44,7 +46,7 @@ func readList(r io.Reader, path string) ([]*spirv.Kernel, error) {
 
 var (
 	nameRule   = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*(__[a-z0-9]+(_[a-z0-9]+)*)?$`)
-	sourceRule = regexp.MustCompile(`^[a-z0-9_/]+$`)
+	sourceRule = regexp.MustCompile(`^[a-z0-9_/]+(\.cu)?$`)
 	boundRule  = regexp.MustCompile(`^bound:.+$`)
 )
 
@@ -58,13 +60,18 @@ func readLine(columns []string) (*spirv.Kernel, error) {
 	}
 	k.Contract, k.Impl = spirv.SplitName(k.Name)
 	if !sourceRule.MatchString(k.Source) {
-		return nil, fmt.Errorf("source %q: name the shader without .comp", k.Source)
+		return nil, fmt.Errorf("source %q: name the shader without .comp, or a CUDA source NAME.cu", k.Source)
 	}
 	if k.Class != spirv.ClassExact && !boundRule.MatchString(k.Class) {
 		return nil, fmt.Errorf("class %q is neither exact nor bound:REASON", k.Class)
 	}
+	if k.IsPTX() {
+		k.Env = ""
+	}
 	for _, d := range list(columns[2]) {
 		switch {
+		case k.IsPTX() && (strings.HasPrefix(d, "@env=") || d == "@unroll"):
+			return nil, fmt.Errorf("setting %s is for shaders", d)
 		case strings.HasPrefix(d, "@env="):
 			k.Env = strings.TrimPrefix(d, "@env=")
 		case d == "@fma":

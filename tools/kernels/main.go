@@ -1,6 +1,7 @@
 // Command kernels compiles the kernel list. It reads glsl/kernels.txt, compiles
 // each line with glslc, decorates, optimises, validates and lints the words, and writes a .spv file
-// per kernel, the Go table kernels_gen.go and the compiler's version, COMPILER.
+// per kernel, the Go table kernels_gen.go and the compilers' versions, COMPILER.
+// Lines whose source is CUDA are compiled with clang to a .ptx file.
 // What has not changed since the last run is not compiled again. With -check it
 // compiles everything into a temporary folder and compares.
 package main
@@ -37,48 +38,53 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("kernels", flag.ContinueOnError)
 	var (
 		glslDir  = flags.String("glsl", "glsl", "`folder` of the shaders and kernels.txt")
-		out      = flags.String("out", "spirv", "`folder` of the .spv files and the table")
+		out      = flags.String("out", "spirv", "`folder` of the .spv and .ptx files and the table")
 		glslc    = flags.String("glslc", "glslc", "shader compiler")
 		opt      = flags.String("opt", "", "SPIR-V optimiser (default: none)")
 		val      = flags.String("val", "", "SPIR-V validator (default: none)")
+		clang    = flags.String("clang", "clang", "compiler of CUDA sources")
 		stamps   = flags.String("stamps", "build/kernels", "`folder` that remembers what is up to date (empty: compile all)")
-		fallback = flags.String("fallback", "", "`folder` of .spv files for kernels that this glslc cannot compile")
-		words    = flags.Bool("words", false, "write the .spv files only, no table")
+		fallback = flags.String("fallback", "", "`folder` of .spv and .ptx files for kernels that these compilers cannot compile")
+		words    = flags.Bool("words", false, "write the .spv and .ptx files only, no table")
 		check    = flags.Bool("check", false, "compile into a temporary folder and compare with -out")
 		jobs     = flags.Int("j", 0, "compilations at a time (default: one per core)")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	c := &compiler{glslDir: *glslDir, glslc: *glslc, opt: *opt, val: *val, stamps: *stamps, fallback: *fallback,
+	c := &compiler{glslDir: *glslDir, glslc: *glslc, opt: *opt, val: *val, clang: *clang, stamps: *stamps, fallback: *fallback,
 		logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
-	var err error
-	if c.version, err = glslcVersion(c.glslc); err != nil {
+	kernels, err := c.list()
+	if err != nil {
+		return err
+	}
+	if err := c.identify(kernels); err != nil {
 		return err
 	}
 	if *check {
-		return checkAll(c, *out, *jobs)
+		return checkAll(c, kernels, *out, *jobs)
 	}
 	if c.stamps != "" {
 		if err := os.MkdirAll(c.stamps, 0o777); err != nil {
 			return err
 		}
 	}
-	return generate(c, *out, *jobs, !*words)
+	return generate(c, kernels, *out, *jobs, !*words)
 }
 
-// generate brings the folder out up to date.
-func generate(c *compiler, out string, jobs int, withTable bool) error {
+// list reads the kernel list.
+func (c *compiler) list() ([]*spirv.Kernel, error) {
 	path := filepath.Join(c.glslDir, "kernels.txt")
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
-	kernels, err := readList(f, path)
-	if err != nil {
-		return err
-	}
+	return readList(f, path)
+}
+
+// generate brings the folder out up to date.
+func generate(c *compiler, kernels []*spirv.Kernel, out string, jobs int, withTable bool) error {
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return err
 	}
@@ -86,30 +92,30 @@ func generate(c *compiler, out string, jobs int, withTable bool) error {
 		return err
 	}
 	if withTable {
-		source, err := table(kernels, c.version)
+		source, err := table(kernels, c.versions())
 		if err != nil {
 			return err
 		}
 		if err := writeFile(filepath.Join(out, tableFile), source); err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(out, compilerFile), []byte(c.version+"\n")); err != nil {
+		if err := writeFile(filepath.Join(out, compilerFile), []byte(c.versions()+"\n")); err != nil {
 			return err
 		}
 	}
 	return removeStale(kernels, out)
 }
 
-// removeStale deletes the words of kernels that are no longer listed.
+// removeStale deletes the files of kernels that are no longer listed.
 func removeStale(kernels []*spirv.Kernel, out string) error {
-	names, err := filepath.Glob(filepath.Join(out, "*.spv"))
+	names, err := compiled(out)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		listed := slices.ContainsFunc(kernels, func(k *spirv.Kernel) bool { return k.Name+".spv" == filepath.Base(name) })
+		listed := slices.ContainsFunc(kernels, func(k *spirv.Kernel) bool { return k.File() == name })
 		if !listed {
-			if err := os.Remove(name); err != nil {
+			if err := os.Remove(filepath.Join(out, name)); err != nil {
 				return err
 			}
 		}
@@ -117,10 +123,20 @@ func removeStale(kernels []*spirv.Kernel, out string) error {
 	return nil
 }
 
+// compiled names the files of a folder that a compiler made.
+func compiled(dir string) ([]string, error) {
+	names, err := fs.Glob(os.DirFS(dir), "*.spv")
+	if err != nil {
+		return nil, err
+	}
+	ptx, err := fs.Glob(os.DirFS(dir), "*.ptx")
+	return append(names, ptx...), err
+}
+
 // checkAll compiles everything anew and reports each generated file that differs.
-func checkAll(c *compiler, committed string, jobs int) error {
-	if recorded := read(filepath.Join(committed, compilerFile)); recorded != c.version+"\n" {
-		return fmt.Errorf("the words were made with\n%s\nand this compiler is\n%s", recorded, c.version)
+func checkAll(c *compiler, kernels []*spirv.Kernel, committed string, jobs int) error {
+	if recorded := read(filepath.Join(committed, compilerFile)); recorded != c.versions()+"\n" {
+		return fmt.Errorf("the words were made with\n%s\nand these compilers are\n%s", recorded, c.versions())
 	}
 	dir, err := os.MkdirTemp("", "kernels")
 	if err != nil {
@@ -128,7 +144,7 @@ func checkAll(c *compiler, committed string, jobs int) error {
 	}
 	defer os.RemoveAll(dir)
 	c.stamps = ""
-	if err := generate(c, dir, jobs, true); err != nil {
+	if err := generate(c, kernels, dir, jobs, true); err != nil {
 		return err
 	}
 	want, err := generatedFiles(dir)
@@ -158,7 +174,7 @@ func checkAll(c *compiler, committed string, jobs int) error {
 // generatedFiles reads the files of a folder that this tool writes.
 func generatedFiles(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	entries, err := fs.Glob(os.DirFS(dir), "*.spv")
+	entries, err := compiled(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.cacheKeys, "cache-type-k", "f16", "how keys are cached: f16, q8_0 or q4_0")
 	f.StringVar(&a.cacheValues, "cache-type-v", "f16", "how values are cached: f16, q8_0 or q4_0")
 	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
-	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv files in this `folder` instead of the built-in kernels")
+	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv and NAME.ptx files in this `folder` instead of the built-in kernels")
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
 	f.StringVar(&a.mask, "mask", "", "do without `features` of the device, a list with commas of the words of "+runtime.DisableVariable+
 		" and of\nLIMIT=NUMBER, LIMIT one of "+strings.Join(plan.MaskLimits(), ", "))

@@ -164,7 +164,7 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 
 // selection is what --filter and --impl name, of the replaced kernels if there are
 // any and no filter.
-func (f *conformFlags) selection(replaced map[string][]uint32) (func(*spirv.Kernel) bool, error) {
+func (f *conformFlags) selection(replaced map[string][]byte) (func(*spirv.Kernel) bool, error) {
 	named := func(k *spirv.Kernel) bool { return replaced == nil || replaced[k.Name] != nil }
 	if f.filter != "" {
 		var err error
@@ -179,30 +179,32 @@ func (f *conformFlags) selection(replaced map[string][]uint32) (func(*spirv.Kern
 
 // readKernels reads the kernels of a folder, nil for none. A file that is named like
 // no kernel is an error.
-func readKernels(dir string) (map[string][]uint32, error) {
+func readKernels(dir string) (map[string][]byte, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*.spv"))
-	if err != nil {
-		return nil, err
-	}
-	if len(paths) == 0 {
-		return nil, usagef("--kernels: no .spv file in %s", dir)
-	}
-	all := map[string][]uint32{}
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".spv")
-		if _, ok := spirv.Lookup(name); !ok {
-			return nil, usagef("--kernels: %s has the name of no kernel", path)
-		}
-		data, err := os.ReadFile(path)
+	all := map[string][]byte{}
+	for _, pattern := range []string{"*.spv", "*.ptx"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return nil, err
 		}
-		if all[name], err = spirv.WordsOf(data); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		for _, path := range paths {
+			file := filepath.Base(path)
+			k, ok := spirv.Lookup(strings.TrimSuffix(file, filepath.Ext(file)))
+			if !ok || k.File() != file {
+				return nil, usagef("--kernels: %s has the name of no kernel", path)
+			}
+			if all[k.Name], err = os.ReadFile(path); err != nil {
+				return nil, err
+			}
+			if _, err := k.Reflect(all[k.Name]); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
 		}
+	}
+	if len(all) == 0 {
+		return nil, usagef("--kernels: no .spv or .ptx file in %s", dir)
 	}
 	return all, nil
 }

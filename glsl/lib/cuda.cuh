@@ -1,0 +1,24 @@
+// What CUDA kernels start with, in place of NVIDIA's headers. An entry is
+//   KERNEL(LOCAL) kernel(address of each binding, ..., Push p, Spec s) { ... }
+// with the push constants and the specialisation constants from id 1 on as structures;
+// spirv.ReflectPTX reads it. Products and sums of floats are rounded one by one
+// (-ffp-contract=off).
+#define KERNEL(LOCAL) extern "C" __attribute__((global)) __attribute__((launch_bounds(LOCAL))) void
+#define DEVICE static inline __attribute__((device, always_inline))
+#define SHARED __attribute__((shared))
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+
+DEVICE u32 thread() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEVICE u32 group_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEVICE u32 group_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+
+// dot4 is sum + the product of two vectors of four signed bytes.
+DEVICE int dot4(int sum, u32 a, u32 b) {
+    int r;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+    return r;
+}
