@@ -32,14 +32,10 @@ func (p *Program) reside() error {
 	if tape == nil {
 		return nil
 	}
-	spec := d.plan.Spec(tape)
-	groups, _ := d.plan.Resident()
-	kernel, err := d.plan.Choose(tape.Contract(), [2]uint32{groups, 1})
-	if err != nil {
-		return nil // the device lacks something that single dispatches can do without
-	}
+	spec, kernel, groups := tape.Spec(), tape.Kernel, tape.Groups
 	r := &resident{Tape: tape}
 	p.resident = r
+	var err error
 	if r.words, err = d.alloc(graph.Scratch, "tape", 2*uint64(len(tape.Steps))*plan.StepWords*4, d.plan.WantsOf(graph.Scratch)); err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ type Tape struct {
 	Share             uint32    // blocks that share a scale, as a power of two
 	Blocks            uint32    // of the longest product
 	Hidden            uint32
+	Kernel            *spirv.Kernel // that runs the tape, with so many workgroups: Plan.Tape fills them in
+	Groups            uint32
 }
 
 // StepWords is the length of a step: numbers, then addresses of two words.
@@ -333,13 +335,14 @@ func Replaces(contract string) bool {
 // maxResident bounds the workgroups of the resident kernel.
 const maxResident = 1024
 
-// Resident is the number of workgroups that the device surely holds at once, and
-// their size: one for each processor, or a single one where these are not known.
-func (p *Plan) Resident() (groups, local uint32) {
-	if p.Type == CPU {
-		return 1, 128
+// residents is the number of workgroups of a kernel that the device surely holds at
+// once: one for each processor, or as many as the tile's residents=N says, or a single
+// one where the processors are not known.
+func (p *Plan) residents(k *spirv.Kernel) uint32 {
+	if p.Type == CPU || p.Processors == 0 {
+		return 1
 	}
-	return min(max(p.Processors, 1), maxResident), 512
+	return min(p.Processors*k.Tile.Get("residents", 1), maxResident)
 }
 
 // Tape is TapeOf for this device, with the shares of its workgroups: nil if it does
@@ -355,13 +358,15 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 		}
 	}
 	t := TapeOf(g)
-	if t == nil || !p.fits(t) || spirv.Contract(t.Contract()) == nil {
+	if t == nil {
 		return nil
 	}
-	groups, local := p.Resident()
-	if k, err := p.Choose(t.Contract(), [2]uint32{groups, 1}); err != nil || k.LocalSize[0] != local {
+	var err error
+	if t.Kernel, err = p.Choose(t.Contract(), [2]uint32{1, 1}); err != nil || t.Kernel.Impl == "" && p.Type != CPU || !p.fits(t) {
 		return nil // the device lacks something that single dispatches can do without
 	}
+	t.Groups = p.residents(t.Kernel)
+	groups, local := t.Groups, t.Kernel.LocalSize[0]
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch s.Words[stepOp] {
@@ -381,7 +386,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 				next, round, terms = 2*teams-1, 2*teams, slices
 			}
 			s.Words[stepNext], s.Words[stepRest] = next/halves, next%halves
-			s.Words[stepMost], s.Words[stepPer] = most(p.room(t)*4/unitRows/terms, mine, halves, round), (1<<20+halves-1)/halves
+			s.Words[stepMost], s.Words[stepPer] = most(t.room()*4/unitRows/terms, mine, halves, round), (1<<20+halves-1)/halves
 			if s.Words[stepMost] == 0 || 2*teams*halves >= 1<<20 {
 				return nil // too much for shared memory, or for the kernel's division
 			}
@@ -417,24 +422,23 @@ const roomUnits = 2
 
 // room is the shared memory of the resident kernel, besides activations, in vectors of
 // four: for terms of products, a row of hidden width, queries and weights of attention.
-func (p *Plan) room(t *Tape) uint32 {
-	_, local := p.Resident()
+func (t *Tape) room() uint32 {
+	local := t.Kernel.LocalSize[0]
 	blocks := (t.Blocks + 7) &^ 7
 	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
 	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention) + 127) &^ 127
 }
 
 func (p *Plan) fits(t *Tape) bool {
-	_, local := p.Resident()
-	room := p.room(t)
+	room := t.room()
 	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords)*4
 	if p.Type == CPU { // without subgroups
-		shared += local * 16
+		shared += t.Kernel.LocalSize[0] * 16
 	}
 	return shared <= p.Limits.SharedBytes
 }
 
-// Spec is the specialisation of the resident kernel for a tape.
-func (p *Plan) Spec(t *Tape) []uint32 {
-	return []uint32{0, t.Heads[1], t.Blocks, p.room(t), t.Hidden, t.Share}
+// Spec is the specialisation of the resident kernel for the tape.
+func (t *Tape) Spec() []uint32 {
+	return []uint32{0, t.Heads[1], t.Blocks, t.room(), t.Hidden, t.Share}
 }
