@@ -70,7 +70,17 @@ func made(t *testing.T, s Snapshot, c Config) *Plan {
 	return p
 }
 
+// importing is a card whose driver takes kernels in PTX.
+func importing() Snapshot {
+	s := h200()
+	s.VendorID, s.Address, s.Import, s.Processors = nvidia, true, true, 132
+	return s
+}
+
 func TestFeatures(t *testing.T) {
+	off := []string{"local", "shared", "coopmat", "store8", "store16", "int8", "f16", "dot"}
+	blind, other := importing(), importing()
+	blind.Address, other.VendorID = false, 0x1002
 	for _, c := range []struct {
 		name string
 		s    Snapshot
@@ -90,6 +100,11 @@ func TestFeatures(t *testing.T) {
 		{"adopted with some", h200(), Config{Enabled: []string{"int8", "coopmat"}}, "coop16 int8 local1024 local256 local512 sg32 shared32k shared48k"},
 		{"adopted without subgroup sizes", uma(), Config{Enabled: []string{}, Disable: []string{"local", "shared"}}, "sg64"},
 		{"adopted with subgroup sizes", uma(), Config{Enabled: []string{"subgroup"}, Disable: []string{"local", "shared"}}, "sg32 sg64"},
+		{"kernels in PTX", importing(), Config{Disable: off}, "resident sg32 sm90"},
+		{"no kernels in PTX", importing(), Config{Disable: append([]string{"sm90"}, off...)}, "resident sg32"},
+		{"kernels in PTX without addresses", blind, Config{Disable: off}, "sg32"},
+		{"kernels in PTX of another vendor", other, Config{Disable: off}, "resident sg32"},
+		{"adopted without kernels in PTX", importing(), Config{Enabled: []string{"resident"}, Disable: off}, "resident sg32"},
 		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 dot f16 int8 sg32 store16 store8"},
 	} {
 		if got := strings.Join(made(t, c.s, c.c).Features(), " "); got != c.want {
@@ -277,6 +292,15 @@ func TestGrid(t *testing.T) {
 				t.Errorf("limit %d, x %d: grid %+v has %d groups, want %d", limit, x, g, n, groups)
 			}
 		}
+	}
+	ptx := kernel("k__sm90", spirv.Tile{{Key: "x", Value: 64}})
+	ptx.Source = "k.cu"
+	p := made(t, importing(), Config{Caps: Caps{GroupsX: 7}})
+	if g, err := p.Grid(ptx, [2]uint32{64 * 65537, 9}); err != nil || g != (Grid{Groups: [3]uint32{65537, 9, 1}}) {
+		t.Errorf("a kernel in PTX has the grid %+v, %v", g, err)
+	}
+	if _, err := p.Grid(ptx, [2]uint32{1, 65536}); !errors.Is(err, graph.ErrUnsupported) {
+		t.Errorf("too many groups of PTX on y: %v", err)
 	}
 	if _, err := made(t, cpu(), Config{}).Grid(k, [2]uint32{1, 4*65535 + 1}); !errors.Is(err, graph.ErrUnsupported) {
 		t.Errorf("too many groups on y: %v", err)

@@ -1,6 +1,10 @@
 package plan
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ternvk/tern/spirv"
+)
 
 // The kernel's division by a factor and a shift is exact for the halves of slices that its
 // invocations begin with.
@@ -23,6 +27,22 @@ func TestMost(t *testing.T) {
 	} {
 		if got := most(c.limit, c.mine, c.halves, c.round); got != c.want {
 			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// Workgroups of a resident kernel: one or so many as its line says for each processor.
+func TestResidents(t *testing.T) {
+	one, two := kernel("resident_gqa2__one", nil), kernel("resident_gqa2__two", spirv.Tile{{Key: "residents", Value: 2}})
+	unknown, many := h200(), importing()
+	many.Processors = 600
+	for _, c := range []struct {
+		s    Snapshot
+		k    *spirv.Kernel
+		want uint32
+	}{{importing(), one, 132}, {importing(), two, 264}, {unknown, two, 1}, {cpu(), two, 1}, {many, two, maxResident}} {
+		if got := made(t, c.s, Config{}).residents(c.k); got != c.want {
+			t.Errorf("%s on %d processors: %d workgroups, want %d", c.k.Name, c.s.Processors, got, c.want)
 		}
 	}
 }
