@@ -147,6 +147,69 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// CUDA sources are compiled, noticed when they change, and held to the rules.
+func TestGenerateCUDA(t *testing.T) {
+	glslc, err := exec.LookPath("glslc")
+	if err != nil {
+		t.Skip("no glslc on this machine")
+	}
+	clang, err := filepath.Abs("../scripts/clang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("../../.root/clang"); err != nil {
+		if clang, err = exec.LookPath("clang"); err != nil {
+			t.Skip("no clang on this machine: the committed text is used")
+		}
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool := func(extra ...string) error {
+		return run(append([]string{"-glsl", dir, "-out", out, "-glslc", glslc, "-clang", clang, "-stamps", filepath.Join(dir, "stamps")}, extra...))
+	}
+	const source = "struct Push { unsigned n; };\n" +
+		"extern \"C\" __attribute__((global)) __attribute__((launch_bounds(LOCAL))) void kernel(float *x, Push p) { x[p.n] = x[0] OP x[1]; }\n"
+	write("kernels.txt", "x_f32__sm90 x.cu LOCAL=96,OP=* shared=64 sm90 exact\n")
+	write("x.cu", source)
+	if err := tool(); err != nil {
+		t.Fatal(err)
+	}
+	ptx := filepath.Join(out, "x_f32__sm90.ptx")
+	if text := read(ptx); !strings.Contains(text, "mul.rn.f32") {
+		t.Errorf("the product in\n%s", text)
+	}
+	if text := read(filepath.Join(out, tableFile)); !strings.Contains(text, "//go:embed *.ptx") || !strings.Contains(text, "LocalSize:    [3]uint32{96, 1, 1}") || !strings.Contains(text, "PushBytes:    4") {
+		t.Errorf("the table:\n%s", text)
+	}
+	if text := read(filepath.Join(out, compilerFile)); !strings.Contains(text, "clang version") {
+		t.Errorf("the compilers: %s", text)
+	}
+	if err := tool("-check"); err != nil {
+		t.Errorf("check of fresh output: %v", err)
+	}
+	write("x.cu", strings.ReplaceAll(source, "x[1]", "x[2]"))
+	if err := tool("-check"); err == nil || !strings.Contains(err.Error(), "x_f32__sm90.ptx is not what the sources give") {
+		t.Errorf("check after a changed source: %v", err)
+	}
+	write("x.cu", strings.ReplaceAll(source, "OP", "/"))
+	if err := tool(); err == nil || !strings.Contains(err.Error(), "kernel x_f32__sm90: div.rn.f32 is not a function of the rules") {
+		t.Errorf("an inexact kernel: %v", err)
+	}
+	write("x.cu", "syntax error\n")
+	if err := tool(); err == nil || !strings.Contains(err.Error(), "x.cu") {
+		t.Errorf("a source that does not compile: %v", err)
+	}
+	if err := tool("-words", "-fallback", out); err != nil {
+		t.Errorf("a committed file was not taken: %v", err)
+	}
+}
+
 // The words that the runtime makes of the committed kernels are valid too.
 func TestFloatControlsAreValid(t *testing.T) {
 	val, err := exec.LookPath("spirv-val")
