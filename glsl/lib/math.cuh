@@ -31,10 +31,9 @@ DEVICE float rsqrt(float x) {
     return y;
 }
 
-DEVICE float exp2_(float x) {
-    bool low = x < -64.0f, odd = !(x <= 120.0f);
-    float v = low || odd ? 0.0f : x;
-    float n = round_even(v), f = v - n;
+// The word of 2^x for -64 <= x <= 120; roundEven(x) is in the low bits of x + 1.5 * 2^23.
+DEVICE u32 exp2_word(float x) {
+    float y = x + 0x1.8p23f, f = x - (y - 0x1.8p23f);
     float p = float_of(0x39222000u);
     p = p * f + float_of(0x3aafa460u);
     p = p * f + float_of(0x3c1d950eu);
@@ -42,8 +41,13 @@ DEVICE float exp2_(float x) {
     p = p * f + float_of(0x3e75fdf0u);
     p = p * f + float_of(0x3f317218u);
     p = p * f + 1.0f;
-    p = float_of(bits_of(p) + ((u32)(int)n << 23));
-    return low ? 0.0f : odd ? x : p;
+    return bits_of(p) + (bits_of(y) << 23);
+}
+
+DEVICE float exp2_(float x) {
+    float p = float_of(exp2_word(x));
+    p = x < -64.0f ? 0.0f : p;
+    return x <= 120.0f ? p : x;
 }
 
 DEVICE float sigmoid(float x) {

@@ -1,0 +1,29 @@
+// Blocks of 64 int8 activations (runtime/ref/act.go), by 16 lanes each: lane l of them
+// has the elements 4 l to 4 l + 3.
+#include "warp.cuh"
+
+DEVICE u32 larger(u32 a, u32 b) { return a > b ? a : b; }
+DEVICE u32 bytes_of(u32 a, u32 b, u32 which) { return __nvvm_prmt(a, b, which); }
+
+// Stores v as part of block number `block` of all the `blocks` blocks of the rows.
+DEVICE void store_block(u32 *act, u32 block, u32 blocks, bool live, f32x4 v) {
+    u32 lane = thread() % 16, top = larger(larger(mag(v.x), mag(v.y)), larger(mag(v.z), mag(v.w)));
+#pragma unroll
+    for (u32 h = 1; h < 16; h *= 2) top = larger(top, shuffle_xor(top, h));
+    bool none = top >= INF_BITS || top < bits_of(0x1p-60f);
+    float d = float_of(top) * (1.0f / 127), inv = recip(d);
+    const float MAGIC = 0x1.8p23f; // |v * inv| is not above 127.5: its integer is in the low bits of the sum
+    u32 y[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) y[i] = bits_of(v[i] * inv + MAGIC);
+    u32 sum = none ? 0 : y[0] + y[1] + y[2] + y[3] - 4 * bits_of(MAGIC);
+#pragma unroll
+    for (u32 h = 1; h < 16; h *= 2) sum += shuffle_xor(sum, h);
+    // Four lanes turn their four bytes each: lane l has byte l of all.
+    u32 w = none ? 0 : bytes_of(bytes_of(y[0], y[1], 0x40), bytes_of(y[2], y[3], 0x40), 0x5410);
+    w = bytes_of(w, shuffle_xor(w, 1), lane & 1 ? 0x3715 : 0x6240);
+    w = bytes_of(w, shuffle_xor(w, 2), lane & 2 ? 0x3276 : 0x5410);
+    if (!live) return;
+    act[block * 16 + lane] = w;
+    if (lane == 0) ((u32x2 *)(act + blocks * 16))[block] = u32x2{top >= INF_BITS ? INF_BITS : none ? 0 : bits_of(d), sum};
+}

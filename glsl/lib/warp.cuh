@@ -1,0 +1,16 @@
+// Vectors of words, and what the lanes of a warp do together.
+#include "math.cuh"
+
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+
+DEVICE u32 shuffle_xor(u32 x, u32 by) {
+    u32 r;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(r) : "r"(x), "r"(by));
+    return r;
+}
+DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }
+
+DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
