@@ -174,7 +174,7 @@ func (d *Device) execute(k *spirv.Kernel, domain uint32, push []uint32, in [][]u
 	}
 	g := graph.New("probe " + k.Name)
 	g.Add(n)
-	p, err := d.compile(g, func(string, [2]uint32) (*spirv.Kernel, error) { return k, nil })
+	p, err := d.compile(g, func(string, [2]uint32, ...uint32) (*spirv.Kernel, error) { return k, nil })
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (d *Device) Compile(g *graph.Graph) (graph.Program, error) {
 }
 
 // chooser picks the kernel of a node.
-type chooser func(contract string, domain [2]uint32) (*spirv.Kernel, error)
+type chooser func(contract string, domain [2]uint32, spec ...uint32) (*spirv.Kernel, error)
 
 // compile is Compile with mu held. Without a chooser the plan chooses, and tapes may
 // replace nodes.
@@ -118,7 +118,7 @@ func (p *Program) resolve(choose chooser) error {
 		n := &p.nodes[i]
 		n.Node = gn
 		var err error
-		if n.kernel, err = choose(gn.Contract, gn.Domain); err != nil {
+		if n.kernel, err = choose(gn.Contract, gn.Domain, gn.Spec...); err != nil {
 			return fmt.Errorf("node %d %s: %w", i, gn.Label, err)
 		}
 		if n.grid, err = d.plan.Grid(n.kernel, gn.Domain); err != nil {

@@ -70,18 +70,18 @@ func (d *Device) Tune(t *plan.Tuning) error {
 
 // CompileWith is Compile with implementations (contract -> implementation, "" the base)
 // instead of those that the plan chooses, and without resident kernels: for
-// measuring. A kernel that the device cannot run is an error that wraps
-// graph.ErrUnsupported.
+// measuring. A kernel that the device cannot run, or not for a node, is an error that
+// wraps graph.ErrUnsupported.
 func (d *Device) CompileWith(g *graph.Graph, kernels map[string]string) (graph.Program, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, err := d.compile(g, func(contract string, domain [2]uint32) (*spirv.Kernel, error) {
+	p, err := d.compile(g, func(contract string, domain [2]uint32, spec ...uint32) (*spirv.Kernel, error) {
 		impl, ok := kernels[contract]
 		if !ok {
-			return d.plan.Choose(contract, domain)
+			return d.plan.Choose(contract, domain, spec...)
 		}
 		for _, k := range d.plan.Runnable(contract) {
-			if k.Impl == impl {
+			if k.Impl == impl && k.Takes(spec) {
 				return k, nil
 			}
 		}

@@ -54,6 +54,13 @@ func (t Tile) Get(key string, def uint32) uint32 {
 // Needing reports whether the kernel needs a feature.
 func (k *Kernel) Needing(feature string) bool { return slices.Contains(k.Needs, feature) }
 
+// Takes reports whether the kernel can do nodes with these specialisation constants:
+// its tile's dim=N, the dimension of heads, is the first of them.
+func (k *Kernel) Takes(spec []uint32) bool {
+	dim := k.Tile.Get("dim", 0)
+	return dim == 0 || len(spec) > 0 && spec[0] == dim
+}
+
 // IsPTX reports whether the kernel is PTX text, which NVIDIA's VK_NVX_binary_import
 // takes, instead of SPIR-V.
 func (k *Kernel) IsPTX() bool { return strings.HasSuffix(k.Source, ".cu") }

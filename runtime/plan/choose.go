@@ -91,21 +91,22 @@ func (p *Plan) admits(k *spirv.Kernel, domain [2]uint32) bool {
 	return 3*groups >= 2*uint64(k.Tile.Get("fill", 0))*uint64(p.Processors)
 }
 
-// Choose returns the implementation of a contract for a domain: the override if
-// there is one, or else what a tuning found, or else the first of the list, of the
-// given ones before all others, that the device can run and whose bounds admit the
-// domain.
-func (p *Plan) Choose(contract string, domain [2]uint32) (*spirv.Kernel, error) {
-	return p.choose(contract, spirv.Contract(contract), domain)
+// Choose returns the implementation of a contract for a domain and specialisation
+// constants: the override if there is one that takes them, or else what a tuning found,
+// or else the first of the list, of the given ones before all others, that the device
+// can run and whose bounds admit the domain.
+func (p *Plan) Choose(contract string, domain [2]uint32, spec ...uint32) (*spirv.Kernel, error) {
+	return p.choose(contract, spirv.Contract(contract), domain, spec...)
 }
 
-func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32) (*spirv.Kernel, error) {
+func (p *Plan) choose(contract string, list []*spirv.Kernel, domain [2]uint32, spec ...uint32) (*spirv.Kernel, error) {
 	override, forced := p.kernels[contract]
+	forced = forced && !slices.ContainsFunc(list, func(k *spirv.Kernel) bool { return k.Impl == override && !k.Takes(spec) })
+	list = slices.DeleteFunc(slices.Clone(list), func(k *spirv.Kernel) bool { return !k.Takes(spec) })
 	if k := p.tuned(contract, list, domain); k != nil && !forced {
 		return k, nil
 	}
 	if len(p.given) > 0 {
-		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(a, b *spirv.Kernel) int { return p.place(a) - p.place(b) })
 	}
 	var why []string

@@ -231,6 +231,17 @@ func TestChoose(t *testing.T) {
 	if k, err := p.choose("mm", list, [2]uint32{1, 1}); err != nil || k.Impl != "coop" {
 		t.Errorf("override: %v, %v", k, err)
 	}
+	// A kernel for heads of one dimension is passed over by others, forced or not.
+	heads := []*spirv.Kernel{kernel("mm__heads", spirv.Tile{{Key: "x", Value: 64}, {Key: "dim", Value: 128}}), list[3]}
+	for _, kernels := range []map[string]string{nil, {"mm": "heads"}} {
+		p.kernels = kernels
+		for _, spec := range [][]uint32{{128, 8}, {64, 8}, nil} {
+			k, err := p.choose("mm", heads, [2]uint32{1, 1}, spec...)
+			if taken := len(spec) > 0 && spec[0] == 128; err != nil || taken != (k.Impl == "heads") {
+				t.Errorf("heads of %d, kernels %v: %v, %v", spec, kernels, k, err)
+			}
+		}
+	}
 	p = made(t, cpu(), Config{})
 	p.kernels = map[string]string{"mm": "coop"}
 	if _, err := p.choose("mm", list, [2]uint32{1, 64}); !errors.Is(err, graph.ErrUnsupported) || !strings.Contains(err.Error(), "coop16") {
