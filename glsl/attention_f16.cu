@@ -81,7 +81,6 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
         for (u32 c0 = 0; c0 * PAGE < last; c0 += 2) {
             u32 c = c0 + side, count = c * PAGE < last ? (last - c * PAGE < PAGE ? last - c * PAGE : PAGE) : 0; // positions of this chunk
             u32 page = batch[table + (count ? c : 0)];
-            bool whole = (c + 1) * PAGE <= full;
             const u32x4 *keys = cache + (u64)(page * s.kv_heads + head) * EIGHTS * PAGE + half * 32 + lane;
             float a[8][4]; // scores of the rows of both quads, at positions tx + 8 i
 #pragma unroll
@@ -123,20 +122,19 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
             u32x4 v[2];
 #pragma unroll
             for (u32 b = 0; b < 2; b++) v[b] = values[(4 * b + ty < lastv ? 4 * b + ty : lastv) * EIGHTS];
-            auto seen = [&](u32 r) {
-                u32 row = (r < 4 ? own : others) * 4 + r % 4;
-                return row >= first && row < end ? live_of[row] : 0;
-            };
+            // Positions that a row does not see count as -Inf, and weigh +0; a row that sees
+            // none weighs anything, which is not joined.
+            if ((c + 1) * PAGE > full) {
+#pragma unroll
+                for (u32 r = 0; r < 8; r++) {
+                    u32 row = (r < 4 ? own : others) * 4 + r % 4, live = row >= first && row < end ? live_of[row] : 0;
+#pragma unroll
+                    for (u32 i = 0; i < 4; i++) a[r][i] = c * PAGE + half * 32 + tx + 8 * i < live ? a[r][i] : -float_of(INF_BITS);
+                }
+            }
             float m[8];
 #pragma unroll
-            for (u32 r = 0; r < 8; r++) {
-                if (!whole) {
-#pragma unroll
-                    for (u32 i = 0; i < 4; i++)
-                        if (c * PAGE + half * 32 + tx + 8 * i >= seen(r)) a[r][i] = -float_of(INF_BITS);
-                }
-                m[r] = __nvvm_fmax_f(__nvvm_fmax_f(a[r][0], a[r][1]), __nvvm_fmax_f(a[r][2], a[r][3]));
-            }
+            for (u32 r = 0; r < 8; r++) m[r] = __nvvm_fmax_f(__nvvm_fmax_f(a[r][0], a[r][1]), __nvvm_fmax_f(a[r][2], a[r][3]));
 #pragma unroll
             for (u32 by = 1; by < 8; by *= 2)
 #pragma unroll
@@ -169,7 +167,6 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
                     for (u32 r = 0; r < 8; r++) {
                         float x = a[r][i] - m[r]; // <= 1/2, or NaN, which becomes +Inf here
                         w[r / 4][r % 4] = float_of((exp2_word(x) + 0x400u) & (x < -64.0f ? 0 : 0xfffff800u));
-                        if (!whole && c * PAGE + half * 32 + tx + 8 * i >= seen(r)) w[r / 4][r % 4] = 0;
                     }
                     u32 pos = half * 32 + tx + 8 * i;
                     my_weight[pos * 8 + (own ^ tx)] = w[0];

@@ -97,7 +97,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "2afae2076f09942ebf6e858b6fb79138a8598bb4a5fee21086c3838e1c635608",
+		Hash:     "ef054dbb1d1ad9b1f9ece1855fcd630543714f3eb16fc212ab55ac4a2004f7cf",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -312,7 +312,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "37ed95887464dc800b9a1f134f782fb48db0a7a148ab8b545e8330d41dd99697",
+		Hash:     "c8a4c6c744893bf1a2d0dbfde0f4893799ae8c0991227ac9153c04152423b840",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -841,7 +841,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 8}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "55b6f18f79dd99586c6b72e4fbf314a4db0a1d7ca1f5faab9d5e71575fbddfcd",
+		Hash:     "5cdabdfa78a9e0cfeac3e46aa0f52e66f909a89cf92576474ce39ff805a5cec8",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -921,7 +921,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "12c8abea720ce86f39aa8a13b8df9641701fa7f90419f6ce9f61163f38a06f5b",
+		Hash:     "0e384d7f3006b11d14d1af69ec233ef78e68894f829903cfe2247c0dc0d1fa1d",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},

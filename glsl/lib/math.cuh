@@ -6,7 +6,7 @@
 DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 DEVICE u32 mag(float x) { return bits_of(x) & 0x7fffffffu; }
-DEVICE float tidy(float x) { return mag(x) < 0x21800000u ? 0.0f : x; }
+DEVICE float tidy(float x) { return __builtin_fabsf(x) < 0x1p-60f ? 0.0f : x; }
 
 DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
@@ -57,7 +57,7 @@ DEVICE float sigmoid(float x) {
 
 DEVICE float silu(float x) { return x * sigmoid(x); }
 
-DEVICE float pow2(float d) { return d < -60.0f ? 0.0f : float_of((u32)((int)d + 127) << 23); }
+DEVICE float pow2(float d) { return d < -60.0f ? 0.0f : float_of((bits_of(d + 0x1.8p23f) << 23) + 0x3f800000u); }
 
 DEVICE float round13(float x) { return mag(x) >= INF_BITS ? x : float_of((bits_of(x) + 0x400u) & 0xfffff800u); }
 
