@@ -133,6 +133,11 @@ func (d *device) close() {
 	d.instance.DestroyInstance()
 }
 
+// shaders are the kernels that pipelines are made of.
+func shaders() []*spirv.Kernel {
+	return slices.DeleteFunc(slices.Clone(spirv.Kernels), (*spirv.Kernel).IsPTX)
+}
+
 // table compiles all kernels and writes a line for each.
 func (d *device) table(w io.Writer) error {
 	fmt.Fprintf(w, "# %s; made by tools/pipelines\n", d.snapshot.Title())
@@ -142,8 +147,8 @@ func (d *device) table(w io.Writer) error {
 	lines := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(lines, "kernel\tsubgroup\t%s\n", strings.ToLower(strings.Join(strings.Split(strings.ReplaceAll(strings.Join(columns, "\t"), " ", "-"), "\t"), "\t")))
 	var errs []error
-	for _, k := range spirv.Kernels {
-		p, err := plan.New(d.snapshot, plan.Config{Force: []string{"dot", "resident"}, Disable: []string{"sm90"}, Kernels: map[string]string{k.Contract: k.Impl}})
+	for _, k := range shaders() {
+		p, err := plan.New(d.snapshot, plan.Config{Force: []string{"dot", "resident"}, Kernels: map[string]string{k.Contract: k.Impl}})
 		if err != nil {
 			fmt.Fprintf(lines, "%s\t%v\n", k.Name, err)
 			continue
