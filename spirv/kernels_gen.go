@@ -90,23 +90,6 @@ var Kernels = []*Kernel{
 		},
 	},
 	{
-		Name:     "add_check_f32__sm90",
-		Contract: "add_check_f32",
-		Impl:     "sm90",
-		Source:   "add_check_f32.cu",
-		Tile:     Tile{{"x", 128}},
-		Needs:    []string{"sm90"},
-		Class:    "exact",
-		Hash:     "ef054dbb1d1ad9b1f9ece1855fcd630543714f3eb16fc212ab55ac4a2004f7cf",
-		Info: Info{
-			EntryPoint:   "kernel",
-			LocalSize:    [3]uint32{128, 1, 1},
-			LocalSizeIDs: [3]int{-1, -1, -1},
-			Bindings:     3,
-			PushBytes:    4,
-		},
-	},
-	{
 		Name:     "quantize_f16",
 		Contract: "quantize_f16",
 		Source:   "quantize",
