@@ -186,6 +186,9 @@ func (d *Device) open() error {
 	if d.plan, err = plan.New(snapshot, config); err != nil {
 		return err
 	}
+	if err := d.foresee(); err != nil {
+		return err
+	}
 	if a := d.opts.Adopt; a != nil {
 		d.vk, err = d.instance.AdoptDevice(a.Device)
 		d.queue, d.family = a.Queue, a.QueueFamily

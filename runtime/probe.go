@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -59,28 +60,48 @@ func (r *Rule) check(i int, got, want uint32) {
 // The features that the probe decides about, by implementation of probe_i8.
 var probed = []string{"dot", "coop16", "coop8", "sm90"}
 
-// examine runs the probe, or reads what it found the last time on this driver,
-// and draws the conclusions.
-func (d *Device) examine() error {
+// probeFile is where the outcome is kept, "" where it is not.
+func (d *Device) probeFile() string {
+	if d.opts.KernelDir != "" {
+		return "" // the probes may be others
+	}
+	return d.cacheFile("probe")
+}
+
+// foresee draws the conclusions from what the probe found the last time on this driver,
+// if it is known, before the device is made: with what is no use to it left out.
+func (d *Device) foresee() error {
 	if d.plan.Disabled("probe") {
 		d.plan.Off("sm90", "the probe would tell whether it is such a card")
 		return nil
 	}
+	d.probe = d.recall(d.probeFile())
+	return d.conclude()
+}
+
+// examine runs the probe unless its outcome is known.
+func (d *Device) examine() error {
+	if d.plan.Disabled("probe") || d.probe != nil {
+		return nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	file := d.cacheFile("probe")
-	if d.opts.KernelDir != "" {
-		file = "" // the probes may be others
+	d.probe = &Probe{}
+	if err := d.runProbe(); err != nil {
+		return fmt.Errorf("start-up probe: %w", err)
 	}
-	if d.probe = d.recall(file); d.probe == nil {
-		d.probe = &Probe{}
-		if err := d.runProbe(); err != nil {
-			return fmt.Errorf("start-up probe: %w", err)
-		}
-		tried := !slices.ContainsFunc(d.probe.Rules, func(r Rule) bool { return r.Cases == 0 })
-		if data, err := json.Marshal(d.probe); err == nil && tried && file != "" {
-			_ = saveFile(file, data) // it only saves time
-		}
+	tried := !slices.ContainsFunc(d.probe.Rules, func(r Rule) bool { return r.Cases == 0 })
+	file := d.probeFile()
+	if data, err := json.Marshal(d.probe); err == nil && tried && file != "" {
+		_ = saveFile(file, data) // it only saves time
+	}
+	return d.conclude()
+}
+
+// conclude turns off features whose rule is broken, and refuses the device if another is.
+func (d *Device) conclude() error {
+	if d.probe == nil {
+		return nil
 	}
 	for i := range d.probe.Rules {
 		r := &d.probe.Rules[i]
@@ -134,7 +155,7 @@ func (d *Device) runProbe() error {
 				return fmt.Errorf("%s (TERN_DISABLE=%s goes without): %w", name, name, err)
 			}
 			r.First = err.Error()
-			if k.IsPTX() { // it is a card of another kind, and will be one tomorrow
+			if k.IsPTX() && !errors.Is(err, graph.ErrOutOfMemory) { // a card of another kind, which it will be tomorrow
 				r.Cases, r.Wrong = 1, 1
 			}
 		}
