@@ -4,6 +4,7 @@
 // spirv.ReflectPTX reads it. Products and sums of floats are rounded one by one
 // (-ffp-contract=off).
 #define KERNEL(LOCAL) extern "C" __attribute__((global)) __attribute__((launch_bounds(LOCAL))) void
+#define KERNEL_TIMES(LOCAL, N) extern "C" __attribute__((global)) __attribute__((launch_bounds(LOCAL, N))) void // N workgroups a multiprocessor
 #define DEVICE static inline __attribute__((device, always_inline))
 #define SHARED __attribute__((shared))
 
@@ -15,6 +16,8 @@ typedef unsigned long long u64;
 DEVICE u32 thread() { return __nvvm_read_ptx_sreg_tid_x(); }
 DEVICE u32 group_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 DEVICE u32 group_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
+DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 
 // dot4 is sum + the product of two vectors of four signed bytes.
 DEVICE int dot4(int sum, u32 a, u32 b) {

@@ -13,11 +13,8 @@ DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 // s + a*b for a product that is exact in f32 and finite: fused or not, the words are equal.
 DEVICE float mac(float s, float a, float b) { return fma(a, b, s); }
 
-DEVICE float round_even(float x) {
-    float r;
-    asm("cvt.rni.f32.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
+// Larger values come back unchanged, also those with halves.
+DEVICE float round_even(float x) { return __builtin_fabsf(x) < 0x1p22f ? __builtin_rintf(x) : x; }
 
 DEVICE float recip(float x) {
     float y = float_of(0x7ef311c7u - bits_of(x));
@@ -57,7 +54,7 @@ DEVICE float sigmoid(float x) {
 
 DEVICE float silu(float x) { return x * sigmoid(x); }
 
-DEVICE float pow2(float d) { return d < -60.0f ? 0.0f : float_of((bits_of(d + 0x1.8p23f) << 23) + 0x3f800000u); }
+DEVICE float pow2(float d) { return d < -60.0f ? 0.0f : float_of((u32)((int)d + 127) << 23); }
 
 DEVICE float round13(float x) { return mag(x) >= INF_BITS ? x : float_of((bits_of(x) + 0x400u) & 0xfffff800u); }
 

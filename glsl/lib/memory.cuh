@@ -7,8 +7,6 @@ struct alignas(8) Pair { u32 w[2]; };
 
 DEVICE Four four_of(Quad q) { return __builtin_bit_cast(Four, q); }
 DEVICE Quad quad_of(Four f) { return __builtin_bit_cast(Quad, f); }
-DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
-DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 
 DEVICE void barrier() { __syncthreads(); }
 DEVICE u32 groups_x() { return __nvvm_read_ptx_sreg_nctaid_x(); }

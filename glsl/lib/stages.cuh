@@ -1,0 +1,37 @@
+// What brings data into shared memory while others work on what has come: copies that
+// run by themselves and barriers on which one side waits for the other.
+#include "warp.cuh"
+
+DEVICE u32 shared_address(const void *p) { return (u32)(u64)(__attribute__((address_space(3))) const void *)p; }
+
+DEVICE void barrier_init(u32 at, u32 arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory"); }
+DEVICE void arrive(u32 at) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory"); }
+// Arrives once the copies that this thread began are done.
+DEVICE void arrive_after_copies(u32 at) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory"); }
+DEVICE void wait(u32 at, u32 parity) {
+    asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" ::"r"(at), "r"(parity) : "memory");
+}
+
+DEVICE void copy16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory"); }
+DEVICE void copy8(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory"); }
+DEVICE void copy4(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory"); }
+
+DEVICE u32x4 shared_quad(u32 at) {
+    u32x4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
+    return v;
+}
+DEVICE u32x2 shared_pair(u32 at) {
+    u32x2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
+    return v;
+}
+DEVICE float shared_half(u32 at) {
+    float f;
+    asm volatile("{ .reg .b16 h; ld.shared.b16 h, [%1]; cvt.f32.f16 %0, h; }" : "=f"(f) : "r"(at));
+    return f;
+}
+
+// What copies or stores of this workgroup have put in shared memory is there for matrix
+// instructions, too.
+DEVICE void for_matrices() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,0 +1,160 @@
+// The product for many tokens on matrix instructions of warpgroups:
+// runtime/ref/mul_mat_q2_0.go. ROWS x TOKENS by WGS warpgroups of 64 rows, which add
+// terms of one half of the tokens while the other half's matrices are multiplied; four
+// more warps bring codes, activations and scales, four blocks ahead.
+#include "wgmma.cuh"
+
+#define ROWS (64 * WGS)
+#define HALF (TOKENS / 2)
+#define STAGES 4u
+#define SLICE 8u
+#define GROUP 32u // of rows, whose quads lie together
+#if TOKENS == 128
+#define N 64
+#define REGS(c) REGS_32(c)
+#else
+#define N 32
+#define REGS(c) REGS_16(c)
+#endif
+#define MULTIPLY_N(...) MULTIPLY(__VA_ARGS__)
+#define SUMS (HALF / 2) // of a lane, of half of the tokens
+
+// Shared memory, each for all stages.
+#define X_BYTES (TOKENS * 64u)
+#define W_BYTES (ROWS * 16u)
+#define WS_BYTES (ROWS * 8u) // four scales of blocks
+#define XS_BYTES (TOKENS * 4u)
+#define AT_X 0u
+#define AT_W (AT_X + STAGES * X_BYTES)
+#define AT_WS (AT_W + STAGES * W_BYTES)
+#define AT_XS (AT_WS + STAGES * WS_BYTES)
+#define AT_FULL (AT_XS + STAGES * XS_BYTES)
+#define AT_EMPTY (AT_FULL + STAGES * 8u)
+extern SHARED __attribute__((aligned(1024))) u8 stage[];
+
+struct Push { u32 rows, n, nb, row0, stride; };
+struct Spec { u32 lanes, blocks, share; };
+
+// Four codes in bytes, each minus 1.
+DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
+
+DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, const u32x4 *a, const Push &p, u32 share, u32 m0, u32 n0) {
+    u32 lane = thread() % 128, nb = p.nb, fours = (((nb - 1) >> share) + 4) / 4;
+    u32 row = min(m0 + lane % ROWS, p.rows - 1), token = min(n0 + lane % TOKENS, p.n - 1);
+    const u32x4 *w_from = codes + row / GROUP * nb * GROUP + row % GROUP;
+    const u32x2 *ws_from = scales + row / GROUP * fours * GROUP + row % GROUP;
+    const u32x2 *xs_from = (const u32x2 *)(a + (u64)p.n * nb * 4) + (u64)token * nb;
+    const u32x4 *x_from[TOKENS / 32];
+    u32 x_to[TOKENS / 32];
+#pragma unroll
+    for (u32 i = 0; i < TOKENS / 32; i++) {
+        u32 t = i * 32 + lane / 4, c = lane % 4;
+        x_from[i] = a + (u64)min(n0 + t, p.n - 1) * nb * 4 + c;
+        x_to[i] = base + AT_X + t * 64 + (c ^ t / 2 % 4) * 16;
+    }
+    for (u32 b = 0; b < nb; b++) {
+        u32 s = b % STAGES;
+        wait(base + AT_EMPTY + 8 * s, (b / STAGES & 1) ^ 1);
+#pragma unroll
+        for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to[i] + s * X_BYTES, x_from[i] + b * 4);
+        if (lane < ROWS) {
+            copy16(base + AT_W + s * W_BYTES + lane * 16, w_from + b * GROUP);
+            copy8(base + AT_WS + s * WS_BYTES + lane * 8, ws_from + (b >> share) / 4 * GROUP);
+        }
+        if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + lane * 4, xs_from + b);
+        arrive_after_copies(base + AT_FULL + 8 * s);
+    }
+}
+
+DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
+#define TERMS_4(slice, c, g, i0, i1, i2, i3) do { \
+    u32x2 d = shared_pair(xs_ + (g) * 32); \
+    float x = float_of(d.x), y = float_of(d.y), f; \
+    SUM_AS_FLOAT(f, c, i0); add_term(slice[i0], f, ws0, x); \
+    SUM_AS_FLOAT(f, c, i1); add_term(slice[i1], f, ws0, y); \
+    SUM_AS_FLOAT(f, c, i2); add_term(slice[i2], f, ws1, x); \
+    SUM_AS_FLOAT(f, c, i3); add_term(slice[i3], f, ws1, y); } while (0)
+#define TERMS_16(slice, c) TERMS_4(slice, c, 0, 0, 1, 2, 3); TERMS_4(slice, c, 1, 4, 5, 6, 7); TERMS_4(slice, c, 2, 8, 9, 10, 11); TERMS_4(slice, c, 3, 12, 13, 14, 15)
+#if TOKENS == 128
+#define TERMS_N(slice, c) TERMS_16(slice, c); TERMS_4(slice, c, 4, 16, 17, 18, 19); TERMS_4(slice, c, 5, 20, 21, 22, 23); \
+    TERMS_4(slice, c, 6, 24, 25, 26, 27); TERMS_4(slice, c, 7, 28, 29, 30, 31)
+#else
+#define TERMS_N TERMS_16
+#endif
+#define TERMS(slice, c, xs) do { u32 xs_ = (xs); TERMS_N(slice, c); } while (0)
+
+KERNEL_TIMES(128 * (WGS + 1), TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
+    u32 base = shared_address(stage), wg = thread() / 128, m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
+    if (thread() == 0) {
+        for (u32 s = 0; s < STAGES; s++) {
+            barrier_init(base + AT_FULL + 8 * s, 128);
+            barrier_init(base + AT_EMPTY + 8 * s, 4 * WGS);
+        }
+        for_matrices();
+    }
+    __syncthreads();
+    if (wg == WGS) {
+#ifdef FEW_REGISTERS
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW_REGISTERS));
+#endif
+        bring_stages(base, codes, scales, a, p, share, m0, n0);
+        return;
+    }
+#ifdef MANY_REGISTERS
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY_REGISTERS));
+#endif
+    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8];
+    float total0[SUMS], total1[SUMS], slice0[SUMS], slice1[SUMS];
+    asm volatile(".reg .b32 first<32>, second<32>;");
+    DECLARE_WGMMA();
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) total0[i] = total1[i] = 0;
+    // The next block's first half is begun.
+    auto begin = [&](u32 b) __attribute__((always_inline)) {
+        u32 s = b % STAGES, at = base + AT_W + s * W_BYTES + r * 16;
+        u32x4 u = shared_quad(at), v = shared_quad(at + 8 * 16);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            next[2 * i] = signed4(u[i] >> 2 * c4);
+            next[2 * i + 1] = signed4(v[i] >> 2 * c4);
+        }
+        for_matrices();
+        MULTIPLY_N(N, REGS(first), next, base + AT_X + s * X_BYTES);
+    };
+    auto wait_for = [&](u32 b) __attribute__((always_inline)) { wait(base + AT_FULL + 8 * (b % STAGES), b / STAGES & 1); };
+    wait_for(0);
+    begin(0);
+    for (u32 from = 0; from < nb; from += SLICE) {
+#pragma unroll
+        for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
+        u32 end = min(from + SLICE, nb);
+#pragma unroll 1
+        for (u32 b = from; b < end; b++) {
+            u32 s = b % STAGES, xs = base + AT_XS + s * XS_BYTES + c4 * 8, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
+            float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
+            wgmma_wait();
+            MULTIPLY_N(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
+            TERMS(slice0, first, xs);
+            u32 after = min(b + 1, nb - 1); // the last one's first half is multiplied twice
+            wait_for(after);
+            wgmma_wait();
+            begin(after);
+            TERMS(slice1, second, xs + HALF * 4);
+            warp_barrier();
+            if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
+        }
+#pragma unroll
+        for (u32 i = 0; i < SUMS; i++) {
+            total0[i] = total0[i] + slice0[i];
+            total1[i] = total1[i] + slice1[i];
+        }
+    }
+    wgmma_wait();
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) {
+        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
+        float *to = y + (u64)t * p.stride + p.row0 + row;
+        if (row < p.rows && t < p.n) *to = tidy(total0[i]);
+        if (row < p.rows && t + HALF < p.n) to[(u64)HALF * p.stride] = tidy(total1[i]);
+    }
+}
