@@ -120,7 +120,10 @@ func TestConformUsage(t *testing.T) {
 		{2, "for ever", []string{"--cases", "0"}},
 		{2, "at most", []string{"--first", "9223372036854775807", "--cases", "2"}},
 		{1, "no case from 99999 on", []string{"--filter", "mul_mat_q2_0_i8", "--impl", "base", "--shapes", "--first", "99999"}},
-		{2, "has the name of no kernel", []string{"--kernels", writeStray(t)}},
+		{2, "has the name of no kernel", []string{"--kernels", writeStray(t, "rms_norm_f33.spv")}},
+		{2, "rms_norm_f32.ptx has the name of no kernel", []string{"--kernels", writeStray(t, "rms_norm_f32.ptx")}},
+		{1, "probe_i8__sm90.ptx: no PTX", []string{"--kernels", writeStray(t, "probe_i8__sm90.ptx")}},
+		{2, "no .spv or .ptx file in", []string{"--kernels", t.TempDir()}},
 		{1, "nothing was run", []string{"--filter", "rms_norm_f32", "--mask", "subgroup=1"}},
 		{0, "reference", []string{"--filter", "rms_norm_f32", "--device", "reference"}},
 	} {
@@ -132,9 +135,9 @@ func TestConformUsage(t *testing.T) {
 	}
 }
 
-func writeStray(t *testing.T) string {
+func writeStray(t *testing.T, name string) string {
 	dir := writeKernel(t, "rms_norm_f32", func(spirv.Instruction, []uint32) {})
-	if err := os.Rename(filepath.Join(dir, "rms_norm_f32.spv"), filepath.Join(dir, "rms_norm_f33.spv")); err != nil {
+	if err := os.Rename(filepath.Join(dir, "rms_norm_f32.spv"), filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
