@@ -29,10 +29,24 @@ DEVICE float before_of_four(float x) {
     return float_of(r);
 }
 
+// The lanes of which it is so.
+DEVICE u32 ballot(bool x) {
+    u32 r;
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(r) : "r"((u32)x));
+    return r;
+}
+
 // The larger magnitude; NaN if one is.
 DEVICE float largest(float a, float b) {
     float r;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(__builtin_fabsf(a)), "f"(__builtin_fabsf(b)));
+    return r;
+}
+
+// sum + the product of four unsigned and four signed bytes.
+DEVICE int dot4_unsigned(int sum, u32 a, u32 b) {
+    int r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
     return r;
 }
 
@@ -64,9 +78,9 @@ DEVICE Quad peek(const Quad *p) {
     return r;
 }
 DEVICE Pair peek(const Pair *p) {
-    Pair r;
-    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p));
-    return r;
+    u64 r; // both at once
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(r) : "l"(p));
+    return Pair{{(u32)r, (u32)(r >> 32)}};
 }
 DEVICE u32 peek(const u32 *p) {
     u32 r;
@@ -82,6 +96,7 @@ DEVICE void put(u32 *p, u32 x) { asm volatile("st.relaxed.gpu.global.u32 [%0], %
 DEVICE void put(Quad *p, Quad x) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" : : "l"(p), "r"(x.w[0]), "r"(x.w[1]), "r"(x.w[2]), "r"(x.w[3]));
 }
+DEVICE void put(Pair *p, Pair x) { asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(p), "l"((u64)x.w[1] << 32 | x.w[0])); }
 DEVICE void fence() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 // Adds, and returns what was there.
 DEVICE u32 count(u32 *p, u32 x) {
@@ -89,6 +104,3 @@ DEVICE u32 count(u32 *p, u32 x) {
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(x) : "memory");
     return r;
 }
-
-// Brings memory under way to the L2 cache; bytes are a multiple of 16.
-DEVICE void bring(const void *p, u32 bytes) { asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(p), "r"(bytes)); }

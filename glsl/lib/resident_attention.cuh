@@ -51,13 +51,15 @@ DEVICE void prepare_heads(Run &k, u32 head, bool two, bool fresh) {
             c[i] = angles[(l + 32u * i) * 2u];
             s[i] = angles[(l + 32u * i) * 2u + 1u];
         }
-        bool again = true;
-        for (u32 tries = 0; again && patient(k, tries); tries++) {
+        u32 miss;
+        do {
+            miss = 4;
 #pragma unroll
-            for (u32 i = 0; i < 4; i++)
+            for (u32 i = 0; i < 4; i++) {
                 if (got[i] == EMPTY) got[i] = peek(x + l + 32u * i);
-            again = got[0] == EMPTY || got[1] == EMPTY || got[2] == EMPTY || got[3] == EMPTY;
-        }
+                if (got[i] == EMPTY) miss = i;
+            }
+        } while (wait(k, miss < 4, x + l + 32u * miss));
 #pragma unroll
         for (u32 i = 0; i < 4; i++) v[i] = float_of(got[i]);
         if (!is_v) {
@@ -272,8 +274,7 @@ DEVICE void attend_few(Run &k, u32 head, u32 c, const Quad values[SHARE_OF_CHUNK
                 o[1] = mac(o[1], w.v[i], high_half(two));
             }
         }
-        put(to + 2u * j, publish(tidy(o[0])));
-        put(to + 2u * j + 1u, publish(tidy(o[1])));
+        put((Pair *)to + j, Pair{{publish(tidy(o[0])), publish(tidy(o[1]))}});
     } else if (k.warp - QUERIES * PAGE / 32u < QUERIES && k.l == 0) {
         g = k.warp - QUERIES * PAGE / 32u;
         float sum = 0;
@@ -370,7 +371,6 @@ DEVICE void attention_many(Run &k) {
 }
 
 DEVICE void attention(Run &k) {
-    bring_next(k);
     if (sm.place.few) attention_few(k);
     else attention_many(k);
 }
@@ -412,7 +412,6 @@ DEVICE float in_order(float sum, u32 column, u32 count) {
 }
 
 DEVICE void join_chunks(Run &k) {
-    bring_next(k);
     u32 lane = k.lane, last = k.pos / PAGE;
     for (u32 unit = group_x(); unit < k.spec.kv_heads * QUERIES * 4u; unit += groups_x()) {
         if (lane == 0) {

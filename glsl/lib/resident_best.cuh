@@ -33,13 +33,13 @@ DEVICE void best(Run &k) {
     a = best_of_all(k, a);
     if (k.lane == 0) {
         u32 *y = k.at<u32>(OUT) + 2u * group_x();
+        fence(); // of keys, values and the emptied arena before the next token
         put(y, publish(a.value));
         put(y + 1, a.at);
     }
 }
 
-DEVICE void choose(Run &k) {
-    if (group_x() != 0) return;
+DEVICE Best best_of_groups(Run &k) {
     const Pair *x = k.at<const Pair>(X);
     Best a = {NONE, 0xffffffffu};
     for (u32 i = k.lane; i < groups_x(); i += LOCAL) {
@@ -47,15 +47,37 @@ DEVICE void choose(Run &k) {
         for (u32 tries = 0; missing(v) && patient(k, tries); tries++) v = peek(x + i);
         a = better(a, Best{float_of(v.w[0]), v.w[1]});
     }
-    a = best_of_all(k, a);
-    if (k.lane == 0) {
-        u32 list = k.batch[FOLLOW];
-        k.batch[k.word(RESULT)] = a.at;
-        if (list != 0) { // the next run goes on from here
-            k.batch[list] = a.at;
-            k.batch[FOLLOW] = list + 1u;
-            k.batch[k.word(TOKEN_PLACE)] = a.at;
-            k.batch[k.push.positions] = k.pos + 1u;
+    return best_of_all(k, a);
+}
+
+// One workgroup chooses; all go on with that if tokens follow.
+DEVICE void choose(Run &k) {
+    u32 first = k.more > 0 && k.lane < 2u * STEP_WORDS ? tape_word(k, k.in_turn ^ 1u, k.lane / STEP_WORDS, k.l) : 0u;
+    if (group_x() == 0) {
+        Best a = best_of_groups(k);
+        if (k.lane == 0) {
+            sm.token = a.at;
+            if (k.more > 0) put(&k.turn->choice, Pair{{k.choice + 1u, a.at}});
+            u32 list = peek(k.batch + FOLLOW);
+            put(k.batch + k.word(RESULT), a.at);
+            if (list != 0) { // the next run goes on from here
+                put(k.batch + list, a.at);
+                put(k.batch + FOLLOW, list + 1u);
+                put(k.batch + k.word(TOKEN_PLACE), a.at);
+                put(k.batch + k.push.positions, k.pos + 1u);
+            }
         }
+    } else if (k.more > 0 && k.lane == 0) {
+        Pair choice = {};
+        for (u32 tries = 0; choice.w[0] != k.choice + 1u && patient(k, tries); tries++) choice = peek(&k.turn->choice);
+        fence();
+        sm.token = choice.w[1];
     }
+    if (k.more == 0) return;
+    barrier();
+    if (k.lane < 2u * STEP_WORDS) sm.step[k.lane / STEP_WORDS][k.l] = first;
+    k.now = 0;
+    k.in_turn ^= 1u;
+    k.pos++;
+    k.choice++;
 }

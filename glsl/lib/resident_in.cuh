@@ -19,16 +19,31 @@ DEVICE void quantise(Run &k, Four x, u32 quad, bool live) {
     for (u32 h = 1; h < 16; h *= 2) sum += (int)shuffle_xor((u32)sum, h);
     word = __nvvm_prmt(word, shuffle_xor(word, 1), (k.l & 1u) != 0 ? 0x3715 : 0x6240);
     word = __nvvm_prmt(word, shuffle_xor(word, 2), (k.l & 2u) != 0 ? 0x3276 : 0x5410);
-    if (live) ((u32 *)sm.acts)[quad] = word;
+    if (live) ((u32 *)sm.acts)[(quad & ~7u) + quad % 4u * 2u + quad / 4u % 2u] = word; // those of two quarters, which a matrix takes together, side by side
     if (live && quad % 16u == 0) {
         Pair pair = {{odd ? INF_BITS : zero ? 0u : bits_of(d * 0.015625f), 0x4b400000u - 64u * (u32)sum}};
         sm.pairs[quad / 16u] = pair;
     }
 }
 
+// Of lanes that miss a word the first waits for its own. Reports whether it came, and it
+// is time to ask for the others; all of them asking again and again would fill the way
+// that weights take.
+DEVICE bool wait(Run &k, bool misses, const void *word) {
+    u32 who = ballot(misses);
+    if (who == 0) return false;
+    bool late = false;
+    if (k.l == (u32)__builtin_ctz(who))
+        for (u32 tries = 0; !late && peek((const u32 *)word) == EMPTY; tries++) late = !patient(k, tries);
+    return ballot(late) == 0;
+}
+
+// The word of four that is missing.
+DEVICE const u32 *missing_word(const Quad *p, Quad v) { return (const u32 *)p + (v.w[0] == EMPTY ? 0 : v.w[1] == EMPTY ? 1 : v.w[2] == EMPTY ? 2 : 3); }
+
 // residual += what a step gave, if the step says so, and the factor of the norm:
 // runtime/ref/rms_norm.go
-DEVICE float add_residual(Run &k) {
+DEVICE float norm_factor(Run &k, Product &p, Slice ring[RING]) {
     u32 fours = k.spec.hidden / 4u;
     if ((k.word(FLAGS) & ADDS) != 0) {
         const Quad *x = k.at<const Quad>(X);
@@ -37,15 +52,22 @@ DEVICE float add_residual(Run &k) {
         for (u32 i = 0; i < ROUNDS; i++)
 #pragma unroll
             for (u32 e = 0; e < 4; e++) v[i].w[e] = i * LOCAL + k.lane < fours ? EMPTY : 0u;
-        bool again = true;
-        for (u32 tries = 0; again && patient(k, tries); tries++) {
+        bool misses;
+        const u32 *word;
+        do {
+            misses = false;
+            word = 0;
 #pragma unroll
-            for (u32 i = 0; i < ROUNDS; i++)
-                if (missing(v[i])) v[i] = peek(x + i * LOCAL + k.lane);
-            again = false;
-#pragma unroll
-            for (u32 i = 0; i < ROUNDS; i++) again = again || missing(v[i]);
-        }
+            for (u32 i = 0; i < ROUNDS; i++) {
+                const Quad *from = x + i * LOCAL + k.lane;
+                if (missing(v[i])) v[i] = peek(from);
+                if (missing(v[i])) {
+                    misses = true;
+                    word = missing_word(from, v[i]);
+                }
+            }
+        } while (wait(k, misses, word));
+        load(k, p, ring[1]);
         bool odd = false;
 #pragma unroll
         for (u32 i = 0; i < ROUNDS; i++)
@@ -55,7 +77,7 @@ DEVICE float add_residual(Run &k) {
                 odd = odd || (i * LOCAL + k.lane < fours && mag(k.residual[i].v[e]) >= INF_BITS);
             }
         if (odd && (k.word(FLAGS) & CHECK) != 0) put(k.batch, 1);
-    }
+    } else load(k, p, ring[1]);
 #pragma unroll
     for (u32 i = 0; i < ROUNDS; i++)
         if (i * LOCAL + k.lane < fours) sm.room[i * LOCAL + k.lane] = k.residual[i];
@@ -68,6 +90,7 @@ DEVICE float add_residual(Run &k) {
         sm.part[k.lane] = s;
     }
     barrier();
+    load(k, p, ring[2]);
     float s[8]; // the tree of 256
 #pragma unroll
     for (u32 i = 0; i < 8; i++) s[i] = sm.part[k.l + 32u * i];
@@ -92,16 +115,24 @@ DEVICE Four joined(Run &k, u32 quad) {
         v[c] = {{w, w, w, w}};
         l[c] = {{w, w}};
     }
-    bool again = true;
-    for (u32 tries = 0; again && patient(k, tries); tries++) {
+    bool misses = true;
+    const u32 *word = (const u32 *)(x + last * (PART / 4u) + HEAD_DIM / 4u);
+    while (wait(k, misses, word)) { // no one's word comes soon: first for one of the last chunk
+        misses = false;
 #pragma unroll
         for (u32 c = 0; c < FEW; c++) {
-            if (missing(v[c])) v[c] = peek(x + c * (PART / 4u) + d);
-            if (missing(l[c])) l[c] = peek((const Pair *)(x + c * (PART / 4u) + HEAD_DIM / 4u));
+            const Quad *from = x + c * (PART / 4u) + d;
+            const Pair *sums = (const Pair *)(x + c * (PART / 4u) + HEAD_DIM / 4u);
+            if (missing(v[c])) v[c] = peek(from);
+            if (missing(l[c])) l[c] = peek(sums);
+            if (missing(v[c])) {
+                misses = true;
+                word = missing_word(from, v[c]);
+            } else if (missing(l[c])) {
+                misses = true;
+                word = (const u32 *)sums + (l[c].w[0] == EMPTY ? 0 : 1);
+            }
         }
-        again = false;
-#pragma unroll
-        for (u32 c = 0; c < FEW; c++) again = again || missing(v[c]) || missing(l[c]);
     }
     Four o = four_of(v[0]);
     float e = float_of(l[0].w[0]), sum = float_of(l[0].w[1]);
@@ -122,21 +153,26 @@ DEVICE Four joined(Run &k, u32 quad) {
 
 #define AT_ONCE 3u // quads of an invocation
 
-DEVICE void make_acts(Run &k, u32 nb) {
-    u32 quads = nb * 16u, beyond = (0u - nb) % 8u, in = k.word(IN);
-    if (k.lane < beyond * 4u) sm.acts[nb * 4u + k.lane] = {{0, 0, 0, 0}};
-    if (k.lane < beyond) sm.pairs[nb + k.lane] = {{0, 0x4b400000u}};
+// Makes the activations of a product, and brings its first slices under way.
+DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
+    u32 quads = p.nb * 16u, beyond = (0u - p.nb) % 8u, in = k.word(IN);
+    if (k.lane < beyond * 4u) sm.acts[p.nb * 4u + k.lane] = {{0, 0, 0, 0}};
+    if (k.lane < beyond) sm.pairs[p.nb + k.lane] = {{0, 0x4b400000u}};
     const Quad *x = in == IN_NORM ? (const Quad *)(k.consts + k.word(WEIGHT)) : k.at<const Quad>(X); // weights of the norm, or a row
     Quad next[AT_ONCE] = {};
 #pragma unroll
     for (u32 i = 0; i < AT_ONCE; i++)
         if (in != IN_JOIN && i * LOCAL < quads) next[i] = peek(x + min(i * LOCAL + k.lane, quads - 1u));
+    load(k, p, ring[0]);
     float r = 0;
     if (in == IN_NORM) {
-        r = add_residual(k);
+        r = norm_factor(k, p, ring);
     } else if (in == IN_JOIN) {
 #pragma unroll 1
-        for (u32 quad = k.lane; quad < quads; quad += LOCAL) sm.room[quad] = joined(k, quad);
+        for (u32 first = 0; first < quads; first += LOCAL) {
+            Four v = joined(k, min(first + k.lane, quads - 1u));
+            if (first + k.lane < quads) sm.room[first + k.lane] = v;
+        }
     }
 #pragma unroll 1
     for (u32 first = 0; first < quads; first += AT_ONCE * LOCAL) {
@@ -152,7 +188,7 @@ DEVICE void make_acts(Run &k, u32 nb) {
             if (first + i * LOCAL < quads) {
                 u32 quad = first + i * LOCAL + k.lane, place = min(quad, quads - 1u);
                 if (in == IN_ROW) {
-                    for (u32 tries = 0; missing(now[i]) && patient(k, tries); tries++) now[i] = peek(x + place);
+                    while (wait(k, missing(now[i]), missing_word(x + place, now[i]))) now[i] = peek(x + place);
                 } else {
                     Four own = sm.room[place], weight = four_of(now[i]);
                     if (in == IN_NORM)
@@ -160,7 +196,9 @@ DEVICE void make_acts(Run &k, u32 nb) {
                         for (u32 e = 0; e < 4; e++) own.v[e] = own.v[e] * r * weight.v[e];
                     now[i] = quad_of(own);
                 }
+                if (i == 0 && first == 0 && in != IN_NORM) load(k, p, ring[1]);
                 quantise(k, four_of(now[i]), quad, quad < quads);
             }
     }
+    if (in != IN_NORM) load(k, p, ring[2]);
 }

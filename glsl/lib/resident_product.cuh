@@ -2,17 +2,14 @@
 // with SILU of gates and of the ups that belong to them. A warp takes a slice of a
 // unit: eight blocks of 16 rows by matrix instructions, whose eight columns are the
 // eight blocks, not tokens: the activations of a block are in its column, and zeros in
-// the others, so that each sum is of one block. What an invocation loads are all codes
-// of a row's block. The sums of slices are left in room and added in order.
-#ifndef RING
+// the others, so that each sum is of one block. What a lane loads are all codes of two
+// blocks of two rows. The sums of slices are left in room and added in order.
+// What is loaded ahead is brought under way in portions, as there is time for it: what
+// waits for memory in long queues keeps others from seeing what they wait for.
 #define RING 3u // slices of a warp that are under way
-#endif
-#ifndef BRING
-#define BRING (192u << 10) // bytes of codes of the next step that a workgroup brings ahead
-#endif
 
 struct Slice {
-    Quad codes[2][2]; // of blocks c and c + 4, of rows r and r + 8: l is 4 r + c
+    Quad codes[2][2]; // of blocks c and c + 4, of rows r and r + 8: the lane is 4 r + c
     u32 scales[2];    // of blocks 2 c and 2 c + 1 of these rows
     u32 at;           // which of the row
 };
@@ -25,8 +22,6 @@ struct Product {
     u32 unit, slice;           // that is loaded next
     u32 step_units, step_slices; // from one of a warp to its next
 };
-
-#include "resident_in.cuh"
 
 // The share of rows of this workgroup.
 DEVICE void share(const u32 *step, u32 &first_unit, u32 &units) {
@@ -60,7 +55,6 @@ DEVICE void load(Run &k, Product &p, Slice &x) {
     }
 }
 
-// Brings the first slices of a product under way.
 DEVICE void begin(Run &k, Product &p, Slice ring[RING]) {
     share(sm.step[k.now], p.first_unit, p.units);
     p.codes = k.at<const Quad>(CODES);
@@ -70,39 +64,17 @@ DEVICE void begin(Run &k, Product &p, Slice ring[RING]) {
     p.fours = (((p.nb - 1u) >> k.spec.share) + 4u) / 4u;
     p.slices = k.word(SLICES);
     p.all = p.slices << ((k.word(FLAGS) & SILU) != 0 ? 1 : 0);
-    u32 per = k.word(PER); // 2^20 over twice the slices of a unit
-    p.step_units = 2u * WARPS * per >> 20;
-    p.step_slices = WARPS - p.step_units * p.all;
-    p.unit = 2u * k.warp * per >> 20;
+    p.step_units = k.word(STEP_UNITS);
+    p.step_slices = k.word(STEP_SLICES);
+    p.unit = k.warp * k.word(PER) >> 20;
     p.slice = k.warp - p.unit * p.all;
 #pragma unroll
-    for (u32 i = 0; i < RING; i++) {
-        ring[i] = {}; // or registers would hold it from the last product on
-        load(k, p, ring[i]);
-    }
+    for (u32 i = 0; i < RING; i++) ring[i] = {}; // or registers would hold it from the last product on
 }
 
-// The first warp brings the codes and scales of the next step's rows to the L2 cache.
-DEVICE void bring_next(Run &k) {
-    if (BRING == 0 || k.warp != 0) return;
-    warp_barrier();
-    const u32 *step = sm.step[k.now ^ 1u];
-    if (step[OP] != OP_PRODUCT) return;
-    u32 first, units, nb = step[NB], fours = (((nb - 1u) >> k.spec.share) + 4u) / 4u;
-    share(step, first, units);
-    u32 parts = (step[FLAGS] & SILU) != 0 ? 2u : 1u;
-    const u32 PIECE = 4096;
-    for (u32 part = 0; part < parts; part++) {
-        const char *codes = (const char *)*(const u64 *)&step[CODES] + (u64)first * nb * (UNIT * 16u);
-        const char *scales = (const char *)*(const u64 *)&step[SCALES] + (u64)first * fours * (UNIT * 8u);
-        u32 end = min(units * nb * (UNIT * 16u), BRING / parts), scales_end = min(units * fours * (UNIT * 8u), BRING / parts / 8u);
-        for (u32 at = k.l * PIECE; at < end; at += 32u * PIECE) bring(codes + at, min(PIECE, end - at));
-        if (k.l * PIECE < scales_end) bring(scales + k.l * PIECE, min(PIECE, scales_end - k.l * PIECE));
-        first += step[ROWS] / UNIT;
-    }
-}
+#include "resident_in.cuh"
 
-// The sums of a slice of rows r and r + 8, for the last invocation of a row's four.
+// The sums of a slice of rows r and r + 8, for the last lane of a row's four.
 DEVICE void multiply_slice(Run &k, const Slice &x, float sum[2]) {
     u32 n = k.l / 4u, c = k.l % 4u;
     const Quad *own = sm.acts + (8u * x.at + n) * 4u;
@@ -115,28 +87,28 @@ DEVICE void multiply_slice(Run &k, const Slice &x, float sum[2]) {
     for (u32 h = 0; h < 2; h++)
 #pragma unroll
         for (u32 j = 0; j < 4; j += 2) {
-            Quad v = column[h][j], u = column[h][j + 1];
+            Quad acts[2] = {column[h][j], column[h][j + 1]};
             const u32 *a = x.codes[h][0].w + j, *b = x.codes[h][1].w + j;
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 const u32 m = 0x03030303u << 2 * i;
-                multiply(sums[i], a[0] & m, b[0] & m, a[1] & m, b[1] & m, v.w[i], u.w[i]);
+                multiply(sums[i], a[0] & m, b[0] & m, a[1] & m, b[1] & m, acts[i / 2].w[i % 2 * 2], acts[i / 2].w[i % 2 * 2 + 1]);
             }
         }
 #pragma unroll
     for (u32 row = 0; row < 2; row++) {
-        float t[2];
+        float term[2];
         u32 shift = k.spec.share == 0 ? 0u : ((8u * x.at + 2u * c) >> k.spec.share) % 2u * 16u, scales = x.scales[row];
-        float d[2] = {low_half(scales >> shift), k.spec.share == 0 ? high_half(scales) : low_half(scales >> shift)};
+        float d[2] = {low_half(scales >> shift), low_half(scales >> (k.spec.share == 0 ? 16u : shift))};
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             u32 at = 2u * row + i;
             int v = ((sums[0][at] * 4 + sums[1][at]) * 4 + sums[2][at]) * 4 + sums[3][at];
-            t[i] = (float_of(v) - 12582912.0f) * (d[i] * float_of(two.w[2u * i]));
+            term[i] = (float_of(v) - 0x1.8p23f) * (d[i] * float_of(two.w[2u * i]));
         }
-        float s = (0.0f + t[0]) + t[1];
+        float s = (0.0f + term[0]) + term[1];
 #pragma unroll
-        for (u32 i = 0; i < 3; i++) s = (before_of_four(s) + t[0]) + t[1];
+        for (u32 i = 0; i < 3; i++) s = (before_of_four(s) + term[0]) + term[1];
         sum[row] = s;
     }
 }
@@ -145,13 +117,11 @@ DEVICE void product(Run &k) {
     Product p;
     Slice ring[RING];
     begin(k, p, ring);
-    bring_next(k);
-    make_acts(k, p.nb);
+    make_acts(k, p, ring);
     barrier();
     float *room = (float *)sm.room;
     bool silus = p.all != p.slices;
-    u32 most = 2u * (ROOM * 4u / UNIT) * k.word(PER) >> 20; // units whose sums room has place for
-    if (most < p.units) most -= most % (RING * WARPS); // so that each begins with the ring's first
+    u32 most = k.word(MOST); // in several passes each begins with the ring's first
     for (u32 from = 0; from < p.units; from += most) {
         u32 units = min(p.units - from, most), items = units * p.all, i = k.warp;
         while (true) {
