@@ -83,7 +83,7 @@ DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice 
 #endif
 #define TERMS(slice, c, xs) do { u32 xs_ = (xs); TERMS_N(slice, c); } while (0)
 
-KERNEL_TIMES(128 * (WGS + 1), TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
+KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 base = shared_address(stage), wg = thread() / 128, m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
     if (thread() == 0) {
         for (u32 s = 0; s < STAGES; s++) {
@@ -109,9 +109,9 @@ KERNEL_TIMES(128 * (WGS + 1), TIMES) kernel(const u32x4 *codes, const u32x2 *sca
     DECLARE_WGMMA();
 #pragma unroll
     for (u32 i = 0; i < SUMS; i++) total0[i] = total1[i] = 0;
-    // The next block's first half is begun.
-    auto begin = [&](u32 b) __attribute__((always_inline)) {
-        u32 s = b % STAGES, at = base + AT_W + s * W_BYTES + r * 16;
+    // Begins the first half of the block in a stage.
+    auto begin = [&](u32 s) __attribute__((always_inline)) {
+        u32 at = base + AT_W + s * W_BYTES + r * 16;
         u32x4 u = shared_quad(at), v = shared_quad(at + 8 * 16);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
@@ -121,27 +121,37 @@ KERNEL_TIMES(128 * (WGS + 1), TIMES) kernel(const u32x4 *codes, const u32x2 *sca
         for_matrices();
         MULTIPLY_N(N, REGS(first), next, base + AT_X + s * X_BYTES);
     };
-    auto wait_for = [&](u32 b) __attribute__((always_inline)) { wait(base + AT_FULL + 8 * (b % STAGES), b / STAGES & 1); };
-    wait_for(0);
+    wait(base + AT_FULL, 0);
     begin(0);
     for (u32 from = 0; from < nb; from += SLICE) {
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
-        u32 end = min(from + SLICE, nb);
-#pragma unroll 1
-        for (u32 b = from; b < end; b++) {
-            u32 s = b % STAGES, xs = base + AT_XS + s * XS_BYTES + c4 * 8, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
+        auto step = [&](u32 b, u32 s, u32 s_next, u32 parity) __attribute__((always_inline)) {
+            u32 xs = base + AT_XS + s * XS_BYTES + c4 * 8, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
             float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
             wgmma_wait();
             MULTIPLY_N(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
             TERMS(slice0, first, xs);
-            u32 after = min(b + 1, nb - 1); // the last one's first half is multiplied twice
-            wait_for(after);
+            wait(base + AT_FULL + 8 * s_next, parity);
             wgmma_wait();
-            begin(after);
+            begin(s_next);
             TERMS(slice1, second, xs + HALF * 4);
             warp_barrier();
             if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
+        };
+        if (UNROLL && from + SLICE < nb) { // stages are constants then: 1.07 times as fast
+#pragma unroll 1
+            for (u32 b = from; b < from + SLICE; b += STAGES) {
+                u32 parity = b / STAGES & 1;
+#pragma unroll
+                for (u32 u = 0; u < STAGES; u++) step(b + u, u, (u + 1) % STAGES, u + 1 < STAGES ? parity : parity ^ 1);
+            }
+        } else {
+#pragma unroll 1
+            for (u32 b = from, end = min(from + SLICE, nb); b < end; b++) {
+                u32 after = min(b + 1, nb - 1); // the last one's first half is multiplied twice
+                step(b, b % STAGES, after % STAGES, after / STAGES & 1);
+            }
         }
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) {
