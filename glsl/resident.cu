@@ -4,7 +4,7 @@
 // QUERIES is the number of query heads that read a kv head.
 #include "memory.cuh"
 
-#define LOCAL 512u
+#define LOCAL 256u
 #define WARPS (LOCAL / 32u)
 #define HEAD_DIM 128u
 #define PAGE 64u
@@ -138,7 +138,7 @@ KERNEL(LOCAL) kernel(const u32 *tape, Turn *turn, const float *consts, u32 *batc
     k.tape = tape, k.turn = turn, k.consts = consts, k.batch = batch, k.late = late, k.push = push, k.spec = spec;
     k.lane = thread();
     k.warp = shuffle(k.lane / 32u, 0u); // so that the compiler knows it to be the same in a warp
-    k.l = k.lane % 32u;
+    k.l = shuffle(k.lane % 32u, k.lane % 32u); // and does not ask for it again and again
     k.in_turn = peek(&turn->arena) & 1u;
     k.choice = peek(&turn->choice.w[0]);
     k.pos = peek(batch + push.positions);

@@ -33,10 +33,12 @@ DEVICE float dot8(float s, const Four &a, const Four &b, const Quad &key) {
 // The heads of a kv head, or of two, one for each warp: queries to room, and, for the
 // last chunk of the first, the new key and value. Invocation l has the elements l + 32 i.
 DEVICE void prepare_heads(Run &k, u32 head, bool two, bool fresh) {
-    const u32 BOTH = 2u * QUERIES, slot = k.warp;
+    const u32 BOTH = 2u * QUERIES;
     u32 l = k.l, heads = k.spec.kv_heads * QUERIES;
-    bool is_q = slot < BOTH, is_v = slot == BOTH + 1u;
-    if (is_q ? two || slot < QUERIES : fresh && slot < BOTH + 2u) {
+#pragma unroll 1
+    for (u32 slot = k.warp; slot < BOTH + 2u; slot += WARPS) {
+        bool is_q = slot < BOTH, is_v = slot == BOTH + 1u;
+        if (!(is_q ? two || slot < QUERIES : fresh)) continue;
         const u32 *x = k.at<const u32>(X) + (is_q ? head * QUERIES + slot : heads + (is_v ? k.spec.kv_heads : 0u) + head) * HEAD_DIM;
         const float *norm = k.consts + k.word(is_q ? WEIGHT : K_NORM), *angles = k.consts + k.word(ROPE) + k.pos * HEAD_DIM;
         float v[4], weight[4], c[2], s[2];
@@ -51,15 +53,13 @@ DEVICE void prepare_heads(Run &k, u32 head, bool two, bool fresh) {
             c[i] = angles[(l + 32u * i) * 2u];
             s[i] = angles[(l + 32u * i) * 2u + 1u];
         }
-        u32 miss;
-        do {
-            miss = 4;
+        bool again = true;
+        for (u32 tries = 0; again && patient(k, tries); tries++) {
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) {
+            for (u32 i = 0; i < 4; i++)
                 if (got[i] == EMPTY) got[i] = peek(x + l + 32u * i);
-                if (got[i] == EMPTY) miss = i;
-            }
-        } while (wait(k, miss < 4, x + l + 32u * miss));
+            again = got[0] == EMPTY || got[1] == EMPTY || got[2] == EMPTY || got[3] == EMPTY;
+        }
 #pragma unroll
         for (u32 i = 0; i < 4; i++) v[i] = float_of(got[i]);
         if (!is_v) {
@@ -236,8 +236,10 @@ DEVICE void attend_few(Run &k, u32 head, u32 c, const Quad values[SHARE_OF_CHUNK
     float s = 0;
     if (g < QUERIES) { // scores: an invocation each
         const Four *q = sm.room + HEADS + g * (HEAD_DIM / 4u);
-#pragma unroll 4
-        for (u32 d = 0; d < EIGHTS; d++) s = dot8(s, q[2 * d], q[2 * d + 1], quad_of(sm.room[d * PAGE + j]));
+#pragma unroll 1
+        for (u32 d0 = 0; d0 < EIGHTS; d0 += 4)
+#pragma unroll
+            for (u32 d = d0; d < d0 + 4; d++) s = dot8(s, q[2 * d], q[2 * d + 1], quad_of(sm.room[d * PAGE + j]));
         if (j >= live) s = NONE;
         weights[lane] = s;
     }
@@ -260,30 +262,26 @@ DEVICE void attend_few(Run &k, u32 head, u32 c, const Quad values[SHARE_OF_CHUNK
     barrier();
     if (g < QUERIES) weights[lane] = p;
     barrier();
-    // Values: two dimensions each; and the sums of weights, which others add meanwhile.
+    // Values: two dimensions each; and the sums of weights.
     if (g < QUERIES) {
-        float o[2] = {};
+        float o[2] = {}, sum = 0;
         const Four *w4 = sm.room + WEIGHTS + g * (PAGE / 4u);
         const u32 *x = (const u32 *)sm.room + j;
-        for (u32 n = 0; n < live; n += 4) {
-            Four w = w4[n / 4];
+#pragma unroll 1
+        for (u32 n = 0; n < live; n += 8)
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) { // exact products
-                u32 two = x[(n + i) * (HEAD_DIM / 2u)];
-                o[0] = mac(o[0], w.v[i], low_half(two));
-                o[1] = mac(o[1], w.v[i], high_half(two));
+            for (u32 f = 0; f < 8; f += 4) {
+                Four w = w4[(n + f) / 4];
+#pragma unroll
+                for (u32 i = 0; i < 4; i++) { // exact products
+                    u32 two = x[(n + f + i) * (HEAD_DIM / 2u)];
+                    o[0] = mac(o[0], w.v[i], low_half(two));
+                    o[1] = mac(o[1], w.v[i], high_half(two));
+                    sum = sum + w.v[i];
+                }
             }
-        }
         put((Pair *)to + j, Pair{{publish(tidy(o[0])), publish(tidy(o[1]))}});
-    } else if (k.warp - QUERIES * PAGE / 32u < QUERIES && k.l == 0) {
-        g = k.warp - QUERIES * PAGE / 32u;
-        float sum = 0;
-        const Four *w4 = sm.room + WEIGHTS + g * (PAGE / 4u);
-        for (u32 n = 0; n < live; n += 4) {
-            Four w = w4[n / 4];
-            sum = (((sum + w.v[0]) + w.v[1]) + w.v[2]) + w.v[3];
-        }
-        put(k.at<u32>(OUT) + ((head * QUERIES + g) * k.word(CHUNKS) + c) * PART + HEAD_DIM + 1u, publish(tidy(sum)));
+        if (j == 0) put(to + HEAD_DIM + 1u, publish(tidy(sum)));
     }
     barrier();
 }
@@ -321,58 +319,52 @@ DEVICE void count_chunks(Run &k, u32 head, u32 chunks, u32 more) {
     barrier();
 }
 
-DEVICE void attention_few(Run &k) {
-    u32 last = k.pos / PAGE, heads = k.spec.kv_heads;
-    const Place &p = sm.place;
-    bool fresh = last % p.mates == p.me;
-    for (u32 head = group_x() % heads; head < heads && p.me <= last; head += min(groups_x(), heads)) {
-        Quad keys[SHARE_OF_CHUNK], values[SHARE_OF_CHUNK];
-        ask_chunk(k, p.chunk_page[k.warp], head, keys, values);
-        put_keys(k, keys);
-        prepare_heads(k, head, false, fresh);
-        if (fresh) store_new(k, p.last_page, head);
-        for (u32 c = p.me;;) {
-            attend_few(k, head, c, values);
-            c += p.mates;
-            if (c > last) break;
-            ask_chunk(k, peek(k.batch + p.pages + c), head, keys, values);
-            put_keys(k, keys);
-            barrier();
-        }
-        count_chunks(k, head, (last - p.me) / p.mates + 1u, 0);
-    }
-}
-
-DEVICE void attention_many(Run &k) {
-    u32 chunks = k.pos / PAGE + 1u;
+DEVICE void attention(Run &k) {
     const Place &p = sm.place;
     const Quad *cache = k.at<const Quad>(Y);
-    for (u32 from = p.begin_chunk, to; from < p.end_chunk; from = to) {
-        // The chunks of a head, and those but the last of the next one.
-        u32 head = from / chunks, border = (head + 1u) * chunks;
-        to = min(p.end_chunk, border + chunks - 1u);
-        u32 at = min(from + k.warp, to - 1u), own = head + (at >= border ? 1u : 0u), page = p.chunk_page[k.warp];
-        if (from > p.begin_chunk) page = peek(k.batch + p.pages + at % chunks);
-        Quad keys[8];
-        ask_keys(cache + key_quad(k, page, own, k.l, 0), keys);
-        prepare_heads(k, head, to > border, to >= border);
-        if (to >= border) store_new(k, p.last_page, head);
-        while (from + k.warp < to && at < to) {
-            u32 next = min(at + WARPS, to - 1u), next_page = peek(k.batch + p.pages + next % chunks);
-            attend_many(k, page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), at - own * chunks, keys);
-            if (at + WARPS >= to) break;
-            at = next;
-            own = head + (at >= border ? 1u : 0u);
-            page = next_page;
-            ask_keys(cache + key_quad(k, page, own, k.l, 0), keys);
+    u32 last = k.pos / PAGE, chunks = last + 1u, heads = k.spec.kv_heads;
+    bool few = p.few;
+    u32 at = few ? group_x() % heads : p.begin_chunk, end = !few ? p.end_chunk : p.me <= last ? heads : 0u;
+    while (at < end) {
+        // Few: chunks of a head. Many: the chunks of a head, and those but the last of the next one.
+        u32 head = few ? at : at / chunks, border = (head + 1u) * chunks, to = few ? at + min(groups_x(), heads) : min(end, border + chunks - 1u);
+        u32 mine = min(at + k.warp, to - 1u), own = head + (mine >= border ? 1u : 0u), page = p.chunk_page[k.warp];
+        Quad ahead[8] = {};
+        if (few) {
+            ask_chunk(k, page, head, ahead, ahead + SHARE_OF_CHUNK);
+            put_keys(k, ahead);
+        } else {
+            if (at > p.begin_chunk) page = peek(k.batch + p.pages + mine % chunks);
+            ask_keys(cache + key_quad(k, page, own, k.l, 0), ahead);
         }
-        count_chunks(k, head, min(to, border) - from, max(to, border) - border);
+        bool fresh = few ? last % p.mates == p.me : to >= border;
+        prepare_heads(k, head, !few && to > border, fresh);
+        if (fresh) store_new(k, p.last_page, head);
+        if (few) {
+            for (u32 c = p.me;;) {
+                attend_few(k, head, c, ahead + SHARE_OF_CHUNK);
+                c += p.mates;
+                if (c > last) break;
+                ask_chunk(k, peek(k.batch + p.pages + c), head, ahead, ahead + SHARE_OF_CHUNK);
+                put_keys(k, ahead);
+                barrier();
+            }
+            count_chunks(k, head, (last - p.me) / p.mates + 1u, 0);
+        } else {
+            if (at + k.warp < to)
+                while (true) {
+                    u32 next = min(mine + WARPS, to - 1u), next_page = peek(k.batch + p.pages + next % chunks);
+                    attend_many(k, page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), mine - own * chunks, ahead);
+                    if (mine + WARPS >= to) break;
+                    mine = next;
+                    own = head + (mine >= border ? 1u : 0u);
+                    page = next_page;
+                    ask_keys(cache + key_quad(k, page, own, k.l, 0), ahead);
+                }
+            count_chunks(k, head, min(to, border) - at, max(to, border) - border);
+        }
+        at = to;
     }
-}
-
-DEVICE void attention(Run &k) {
-    if (sm.place.few) attention_few(k);
-    else attention_many(k);
 }
 
 // Many chunks joined to a row. A workgroup takes 32 dimensions of a head at a time.
@@ -393,17 +385,27 @@ DEVICE void attention(Run &k) {
 DEVICE float in_order(float sum, u32 column, u32 count) {
     const Four *v = sm.all + column * STRIDE, *z = sm.all + BEFORE;
     float first = sum, low = float_of(INF_BITS);
-#pragma unroll 1
-    for (u32 c = 0; c < (count + 3u) / 4u; c += 4)
+    const u32 AT = 4; // fours of chunks, and as many under way
+    Four v_next[AT], z_next[AT];
 #pragma unroll
-        for (u32 n = 0; n < 4; n++) {
-            Four x = v[c + n], f = z[c + n];
+    for (u32 n = 0; n < AT; n++) v_next[n] = v[n], z_next[n] = z[n];
+#pragma unroll 1
+    for (u32 c = 0; c < (count + 3u) / 4u; c += AT) {
+        Four x[AT], f[AT];
+#pragma unroll
+        for (u32 n = 0; n < AT; n++) {
+            u32 next = min(c + AT + n, FOURS_OF_BATCH - 1u);
+            x[n] = v_next[n], f[n] = z_next[n];
+            v_next[n] = v[next], z_next[n] = z[next];
+        }
+#pragma unroll
+        for (u32 n = 0; n < AT; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
-                sum = mac(x.v[i], sum, f.v[i]);
-                low = __builtin_fminf(low, float_of(mag(sum)));
+                sum = mac(x[n].v[i], sum, f[n].v[i]);
+                low = __builtin_fminf(low, __builtin_fabsf(sum));
             }
-        }
+    }
     if (mag(low) >= 0x21800000u) return sum; // tidy changed nothing
     sum = first;
 #pragma unroll 1
@@ -431,31 +433,40 @@ DEVICE void join_chunks(Run &k) {
 #pragma unroll
                     for (u32 n = 0; n < 4; n++) parts[i].v[n] = float_of(peek(x + min(from + four * 4u + n, last) * PART + column));
             }
-            const Pair *mine = (const Pair *)(x + min(from + lane, last) * PART + HEAD_DIM);
-            Pair el = peek(mine);
-            float e = float_of(el.w[0]), m = e;
+            float e[2], l[2]; // of two chunks
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                Pair el = peek((const Pair *)(x + min(from + 2u * lane + i, last) * PART + HEAD_DIM));
+                e[i] = float_of(el.w[0]), l[i] = float_of(el.w[1]);
+            }
+            float m = e[1] > e[0] ? e[1] : e[0];
 #pragma unroll
             for (u32 h = 1; h < 32; h *= 2) {
                 float other = shuffle_up(m, h);
                 if (k.l >= h && other > m) m = other;
             }
-            if (k.l == 31) sm.part[k.warp] = m;
+            if (k.l == (k.warp == BATCH / 64u ? BATCH % 64u / 2u - 1u : 31u)) sm.part[k.warp] = m;
             float before = shuffle_up(m, 1);
             barrier();
             float prefix = top;
-            for (u32 w = 0; w < BATCH / 32u; w++) {
+#pragma unroll
+            for (u32 w = 0; w < (BATCH + 63u) / 64u; w++) {
                 float other = sm.part[w];
                 if (w < k.warp && other > prefix) prefix = other;
                 if (other > top) top = other;
             }
-            m = m > prefix ? m : prefix;
-            before = k.l != 0 && before > prefix ? before : prefix;
-            if (lane < BATCH) {
-                bool live = from + lane <= last;
-                float b = pow2(e - m), *room = (float *)sm.all;
-                room[COLUMNS * STRIDE * 4u + lane] = live ? float_of(el.w[1]) * b : 0.0f;
-                room[BEFORE * 4u + lane] = !live ? 1.0f : from + lane == 0 ? 0.0f : pow2(before - m);
-                room[FACTORS * 4u + lane] = b;
+            if (k.l == 0 || prefix > before) before = prefix;
+            if (2u * lane < BATCH) {
+                float *room = (float *)sm.all + 2u * lane;
+#pragma unroll
+                for (u32 i = 0; i < 2; i++) {
+                    bool live = from + 2u * lane + i <= last;
+                    float to = e[i] > before ? e[i] : before, b = pow2(e[i] - to);
+                    room[COLUMNS * STRIDE * 4u + i] = live ? l[i] * b : 0.0f;
+                    room[BEFORE * 4u + i] = !live ? 1.0f : from + 2u * lane + i == 0 ? 0.0f : pow2(before - to);
+                    room[FACTORS * 4u + i] = b;
+                    before = to;
+                }
             }
             barrier();
 #pragma unroll

@@ -26,24 +26,9 @@ DEVICE void quantise(Run &k, Four x, u32 quad, bool live) {
     }
 }
 
-// Of lanes that miss a word the first waits for its own. Reports whether it came, and it
-// is time to ask for the others; all of them asking again and again would fill the way
-// that weights take.
-DEVICE bool wait(Run &k, bool misses, const void *word) {
-    u32 who = ballot(misses);
-    if (who == 0) return false;
-    bool late = false;
-    if (k.l == (u32)__builtin_ctz(who))
-        for (u32 tries = 0; !late && peek((const u32 *)word) == EMPTY; tries++) late = !patient(k, tries);
-    return ballot(late) == 0;
-}
-
-// The word of four that is missing.
-DEVICE const u32 *missing_word(const Quad *p, Quad v) { return (const u32 *)p + (v.w[0] == EMPTY ? 0 : v.w[1] == EMPTY ? 1 : v.w[2] == EMPTY ? 2 : 3); }
-
 // residual += what a step gave, if the step says so, and the factor of the norm:
 // runtime/ref/rms_norm.go
-DEVICE float norm_factor(Run &k, Product &p, Slice ring[RING]) {
+DEVICE float norm_factor(Run &k) {
     u32 fours = k.spec.hidden / 4u;
     if ((k.word(FLAGS) & ADDS) != 0) {
         const Quad *x = k.at<const Quad>(X);
@@ -52,22 +37,15 @@ DEVICE float norm_factor(Run &k, Product &p, Slice ring[RING]) {
         for (u32 i = 0; i < ROUNDS; i++)
 #pragma unroll
             for (u32 e = 0; e < 4; e++) v[i].w[e] = i * LOCAL + k.lane < fours ? EMPTY : 0u;
-        bool misses;
-        const u32 *word;
-        do {
-            misses = false;
-            word = 0;
+        bool again = true;
+        for (u32 tries = 0; again && patient(k, tries); tries++) {
+            again = false;
 #pragma unroll
             for (u32 i = 0; i < ROUNDS; i++) {
-                const Quad *from = x + i * LOCAL + k.lane;
-                if (missing(v[i])) v[i] = peek(from);
-                if (missing(v[i])) {
-                    misses = true;
-                    word = missing_word(from, v[i]);
-                }
+                if (missing(v[i])) v[i] = peek(x + i * LOCAL + k.lane);
+                again = again || missing(v[i]);
             }
-        } while (wait(k, misses, word));
-        load(k, p, ring[1]);
+        }
         bool odd = false;
 #pragma unroll
         for (u32 i = 0; i < ROUNDS; i++)
@@ -77,20 +55,20 @@ DEVICE float norm_factor(Run &k, Product &p, Slice ring[RING]) {
                 odd = odd || (i * LOCAL + k.lane < fours && mag(k.residual[i].v[e]) >= INF_BITS);
             }
         if (odd && (k.word(FLAGS) & CHECK) != 0) put(k.batch, 1);
-    } else load(k, p, ring[1]);
+    }
 #pragma unroll
     for (u32 i = 0; i < ROUNDS; i++)
         if (i * LOCAL + k.lane < fours) sm.room[i * LOCAL + k.lane] = k.residual[i];
     barrier();
-    if (k.lane < 256) {
-        const float *x = (const float *)sm.room + k.lane;
-        float s = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < k.spec.hidden; i += 256) s = s + x[i] * x[i];
-        sm.part[k.lane] = s;
-    }
+    const float *x = (const float *)sm.room + k.lane;
+    float sum = 0;
+#pragma unroll 1
+    for (u32 i = 0; i < k.spec.hidden; i += 2048)
+#pragma unroll
+        for (u32 n = 0; n < 2048; n += 256)
+            if (i + n < k.spec.hidden) sum = sum + x[i + n] * x[i + n];
+    sm.part[k.lane] = sum;
     barrier();
-    load(k, p, ring[2]);
     float s[8]; // the tree of 256
 #pragma unroll
     for (u32 i = 0; i < 8; i++) s[i] = sm.part[k.l + 32u * i];
@@ -115,23 +93,14 @@ DEVICE Four joined(Run &k, u32 quad) {
         v[c] = {{w, w, w, w}};
         l[c] = {{w, w}};
     }
-    bool misses = true;
-    const u32 *word = (const u32 *)(x + last * (PART / 4u) + HEAD_DIM / 4u);
-    while (wait(k, misses, word)) { // no one's word comes soon: first for one of the last chunk
-        misses = false;
+    bool again = true;
+    for (u32 tries = 0; again && patient(k, tries); tries++) {
+        again = false;
 #pragma unroll
         for (u32 c = 0; c < FEW; c++) {
-            const Quad *from = x + c * (PART / 4u) + d;
-            const Pair *sums = (const Pair *)(x + c * (PART / 4u) + HEAD_DIM / 4u);
-            if (missing(v[c])) v[c] = peek(from);
-            if (missing(l[c])) l[c] = peek(sums);
-            if (missing(v[c])) {
-                misses = true;
-                word = missing_word(from, v[c]);
-            } else if (missing(l[c])) {
-                misses = true;
-                word = (const u32 *)sums + (l[c].w[0] == EMPTY ? 0 : 1);
-            }
+            if (missing(v[c])) v[c] = peek(x + c * (PART / 4u) + d);
+            if (missing(l[c])) l[c] = peek((const Pair *)(x + c * (PART / 4u) + HEAD_DIM / 4u));
+            again = again || missing(v[c]) || missing(l[c]);
         }
     }
     Four o = four_of(v[0]);
@@ -151,7 +120,7 @@ DEVICE Four joined(Run &k, u32 quad) {
     return o;
 }
 
-#define AT_ONCE 3u // quads of an invocation
+#define AT_ONCE 4u // quads of an invocation
 
 // Makes the activations of a product, and brings its first slices under way.
 DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
@@ -163,16 +132,14 @@ DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
 #pragma unroll
     for (u32 i = 0; i < AT_ONCE; i++)
         if (in != IN_JOIN && i * LOCAL < quads) next[i] = peek(x + min(i * LOCAL + k.lane, quads - 1u));
-    load(k, p, ring[0]);
+#pragma unroll
+    for (u32 i = 0; i < RING; i++) load(k, p, ring[i]);
     float r = 0;
     if (in == IN_NORM) {
-        r = norm_factor(k, p, ring);
+        r = norm_factor(k);
     } else if (in == IN_JOIN) {
 #pragma unroll 1
-        for (u32 first = 0; first < quads; first += LOCAL) {
-            Four v = joined(k, min(first + k.lane, quads - 1u));
-            if (first + k.lane < quads) sm.room[first + k.lane] = v;
-        }
+        for (u32 quad = k.lane; quad < quads; quad += LOCAL) sm.room[quad] = joined(k, quad);
     }
 #pragma unroll 1
     for (u32 first = 0; first < quads; first += AT_ONCE * LOCAL) {
@@ -188,7 +155,7 @@ DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
             if (first + i * LOCAL < quads) {
                 u32 quad = first + i * LOCAL + k.lane, place = min(quad, quads - 1u);
                 if (in == IN_ROW) {
-                    while (wait(k, missing(now[i]), missing_word(x + place, now[i]))) now[i] = peek(x + place);
+                    for (u32 tries = 0; missing(now[i]) && patient(k, tries); tries++) now[i] = peek(x + place);
                 } else {
                     Four own = sm.room[place], weight = four_of(now[i]);
                     if (in == IN_NORM)
@@ -196,9 +163,7 @@ DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
                         for (u32 e = 0; e < 4; e++) own.v[e] = own.v[e] * r * weight.v[e];
                     now[i] = quad_of(own);
                 }
-                if (i == 0 && first == 0 && in != IN_NORM) load(k, p, ring[1]);
                 quantise(k, four_of(now[i]), quad, quad < quads);
             }
     }
-    if (in != IN_NORM) load(k, p, ring[2]);
 }

@@ -4,9 +4,9 @@
 // eight blocks, not tokens: the activations of a block are in its column, and zeros in
 // the others, so that each sum is of one block. What a lane loads are all codes of two
 // blocks of two rows. The sums of slices are left in room and added in order.
-// What is loaded ahead is brought under way in portions, as there is time for it: what
-// waits for memory in long queues keeps others from seeing what they wait for.
-#define RING 3u // slices of a warp that are under way
+// Little is loaded ahead: what waits for memory in long queues keeps others from seeing
+// what they wait for, and code that 32 KB of cache do not hold runs at a third of the speed.
+#define RING 2u // slices of a warp that are under way
 
 struct Slice {
     Quad codes[2][2]; // of blocks c and c + 4, of rows r and r + 8: the lane is 4 r + c
