@@ -46,11 +46,15 @@ func limitsOf(o Options) graph.Limits {
 	return o.Executor.Limits()
 }
 
-// recorder opens f without an executor, to record graphs. They do not depend on
+// recorder opens f without an executor or a tokenizer, to record graphs. They do not depend on
 // the context that it is opened with, so a small one will do.
 func recorder(f *gguf.File, o Options) (*Model, error) {
 	o.Context, o.Progress, o.Executor = min(o.Context, o.Chunk), nil, dry{limitsOf(o)}
-	return load(context.Background(), f, o)
+	m, err := newModel(f, o)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.upload(context.Background(), m.options.Executor)
 }
 
 // Record returns the graph of a run of n tokens of one session, with the logits

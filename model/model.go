@@ -186,6 +186,27 @@ func readFamily(f *gguf.File) (family.Model, error) {
 }
 
 func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
+	m, err := newModel(f, o)
+	if err != nil {
+		return nil, err
+	}
+	var reading sync.WaitGroup
+	var bad error
+	reading.Go(func() { m.tok, bad = readTokenizer(f, m.config) })
+	err = m.upload(ctx, m.options.Executor)
+	reading.Wait()
+	switch {
+	case bad != nil:
+		m.free()
+		return nil, bad
+	case err != nil:
+		return nil, err
+	}
+	return m, nil
+}
+
+// newModel is a model of which nothing is on the executor yet, without a tokenizer.
+func newModel(f *gguf.File, o Options) (*Model, error) {
 	net, err := readFamily(f)
 	if err != nil {
 		return nil, err
@@ -197,20 +218,7 @@ func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 	if o, err = o.withDefaults(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	m := &Model{file: f, net: net, config: c, options: o, burstTime: burstTime, sessions: map[*Session]bool{}}
-	var reading sync.WaitGroup
-	var bad error
-	reading.Go(func() { m.tok, bad = readTokenizer(f, c) })
-	err = m.upload(ctx, o.Executor)
-	reading.Wait()
-	switch {
-	case bad != nil:
-		m.free()
-		return nil, bad
-	case err != nil:
-		return nil, err
-	}
-	return m, nil
+	return &Model{file: f, net: net, config: c, options: o, burstTime: burstTime, sessions: map[*Session]bool{}}, nil
 }
 
 // upload puts the model on an executor; after an error nothing stays there.
