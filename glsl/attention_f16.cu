@@ -1,10 +1,4 @@
 #include "warp.cuh"
-#ifndef RESIDENT
-#define RESIDENT 3
-#endif
-#ifndef TILE_ORDER
-#define TILE_ORDER 1
-#endif
 // Attention of many queries in the orders of runtime/ref/attention.go: a workgroup
 // takes 32 rows, which are (token, query head) of one kv head, and two chunks of 64
 // positions at once, each by a pair of warps. A warp has the scores of 32 positions,
@@ -23,22 +17,27 @@ SHARED f32x4 slab[4][32 * 3 * 2];     // of a warp, two: keys [position][8 dims,
 SHARED float top[2][2][ROWS], exponent[2][ROWS], sum[2][ROWS];
 SHARED u32 live_of[ROWS], table_of[ROWS];
 
-DEVICE void meet(u32 pair) {
-    if (pair) asm volatile("bar.sync 1, 64;" ::: "memory");
-    else asm volatile("bar.sync 2, 64;" ::: "memory");
+// Halves that are NaN become zeros, as some rows may not see them; tells of any.
+DEVICE bool without_nan(u32x4 &v) {
+    u32x4 bad = ((v & 0x7fff7fffu) + 0x03ff03ffu) & 0x80008000u;
+    v &= ~((bad >> 15) * 0xffffu);
+    return (bad.x | bad.y | bad.z | bad.w) != 0;
 }
 
+DEVICE void meet_pair(u32 side) {
+    if (side) meet(1, 64);
+    else meet(2, 64);
+}
+DEVICE float most(float a, float b) { return __nvvm_fmax_f(a, b); } // NaN only of two
 DEVICE f32x4 widen(u32 a, u32 b) { return f32x4{low_half(a), high_half(a), low_half(b), high_half(b)}; }
 
-extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT))) void kernel(const float *q, const u32x4 *cache, const u32 *batch, float *y, Push p, Spec s) {
+KERNEL_TIMES(128, 2) kernel(const float *q, const u32x4 *cache, const u32 *batch, float *y, Push p, Spec s) {
     u32 lane = thread() % 32, warp = thread() / 32, side = warp / 2, half = warp % 2, ty = lane / 8, tx = lane % 8;
     // The n-th longest tile; the second round of workgroups comes in reverse, the shortest to the longest.
     u32 heads = s.kv_heads * s.share, per_head = (p.n * s.share + ROWS - 1) / ROWS, tiles = per_head * s.kv_heads;
     u32 at = group_y() * heads + group_x();
     if (at >= tiles) return;
-#if TILE_ORDER == 1
     if (at >= PROCESSORS && at < 2 * PROCESSORS) at = PROCESSORS + (tiles < 2 * PROCESSORS ? tiles : 2 * PROCESSORS) - 1 - at;
-#endif
     u32 head = at % s.kv_heads, row0 = (per_head - 1 - at / s.kv_heads) * ROWS;
     u32 rows = p.n * s.share - row0 < ROWS ? p.n * s.share - row0 : ROWS;
     // Queries: a warp takes a quarter of the dimensions of all rows.
@@ -61,7 +60,7 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
     // The quads of rows of this lane: of those that its pair joins, and of the others.
     u32 own = side * 4 + ty, others = own ^ 4;
     f32x4 *my_slab = slab[warp], *my_weight = weight + side * PAGE * ROWS / 4;
-        // Runs of rows of one sequence, one after the other; usually there is one.
+    // Runs of rows of one sequence, one after the other; usually there is one.
     for (u32 first = 0; first < rows;) {
         u32 end = first, last = 0, full = ROWS, table = table_of[first]; // full: positions that all rows see
         for (; end < rows && table_of[end] == table; end++) {
@@ -124,7 +123,8 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
             for (u32 b = 0; b < 2; b++) v[b] = values[(4 * b + ty < lastv ? 4 * b + ty : lastv) * EIGHTS];
             // Positions that a row does not see count as -Inf, and weigh +0; a row that sees
             // none weighs anything, which is not joined.
-            if ((c + 1) * PAGE > full) {
+            bool ragged = (c + 1) * PAGE > full, spoilt = false;
+            if (ragged) {
 #pragma unroll
                 for (u32 r = 0; r < 8; r++) {
                     u32 row = (r < 4 ? own : others) * 4 + r % 4, live = row >= first && row < end ? live_of[row] : 0;
@@ -134,11 +134,11 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
             }
             float m[8];
 #pragma unroll
-            for (u32 r = 0; r < 8; r++) m[r] = __nvvm_fmax_f(__nvvm_fmax_f(a[r][0], a[r][1]), __nvvm_fmax_f(a[r][2], a[r][3]));
+            for (u32 r = 0; r < 8; r++) m[r] = most(most(a[r][0], a[r][1]), most(a[r][2], a[r][3]));
 #pragma unroll
             for (u32 by = 1; by < 8; by *= 2)
 #pragma unroll
-                for (u32 r = 0; r < 8; r++) m[r] = __nvvm_fmax_f(m[r], shuffle_xor(m[r], by));
+                for (u32 r = 0; r < 8; r++) m[r] = most(m[r], shuffle_xor(m[r], by));
             if (tx == 0) {
                 ((f32x4 *)top[side][half])[own] = f32x4{m[0], m[1], m[2], m[3]};
                 ((f32x4 *)top[side][half])[others] = f32x4{m[4], m[5], m[6], m[7]};
@@ -148,7 +148,7 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
             for (u32 h = 0; h < 2; h++) {
                 f32x4 other = ((f32x4 *)top[side][1 - half])[h ? others : own];
 #pragma unroll
-                for (u32 r = 0; r < 4; r++) m[4 * h + r] = tidy(round_even(__nvvm_fmax_f(m[4 * h + r], other[r])));
+                for (u32 r = 0; r < 4; r++) m[4 * h + r] = tidy(round_even(most(m[4 * h + r], other[r])));
             }
             float acc[8][8]; // of rows as above, dimensions eight * 8 + 0..7
 #pragma unroll
@@ -172,13 +172,14 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
                     my_weight[pos * 8 + (own ^ tx)] = w[0];
                     my_weight[pos * 8 + (others ^ tx)] = w[1];
                 }
-                meet(side);
+                meet_pair(side);
                 float l = 0;
 #pragma unroll 1
                 for (u32 j0 = 0; j0 < count; j0 += 8) {
 #pragma unroll
                     for (u32 b = 0; b < 2; b++) {
                         f32x4 *to = my_slab + b * 64;
+                        if (ragged) spoilt |= without_nan(v[b]);
                         to[ty * 16 + tx] = widen(v[b].x, v[b].y);
                         to[ty * 16 + tx + 8] = widen(v[b].z, v[b].w);
                         u32 next = j0 + 8 + 4 * b + ty;
@@ -198,7 +199,22 @@ extern "C" __attribute__((global)) __attribute__((launch_bounds(128, RESIDENT)))
                     }
                 }
                 if (half == 0) sum[side][lane] = tidy(l);
-                meet(side); // the weights are used up
+                if (any(spoilt)) // rows that see a value that is not a number
+#pragma unroll 1
+                    for (u32 j = 0; j < count; j++) {
+                        u32x4 u = values[j * EIGHTS];
+                        f32x4 f[2] = {widen(u.x, u.y), widen(u.z, u.w)};
+#pragma unroll
+                        for (u32 r = 0; r < 8; r++) {
+                            bool sees = c * PAGE + j < live_of[(r < 4 ? own : others) * 4 + r % 4];
+#pragma unroll
+                            for (u32 d = 0; d < 8; d++) {
+                                float x = f[d / 4][d % 4];
+                                acc[r][d] = sees && x != x ? x : acc[r][d];
+                            }
+                        }
+                    }
+                meet_pair(side); // the weights are used up
             }
             // The rows that the other pair joins go to it.
             f32x4 *out = weight + warp * 256 + lane, *in = weight + (warp ^ 2) * 256 + lane;

@@ -942,7 +942,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "5debdce34de5b84fd2397cd47356a03117c4c98867ab40f2e99cfd5407c5e6f6",
+		Hash:     "a9910631e97196c55c4c7ada4a9d54c7cc53005870f194d39789aa7916b7d5ac",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},

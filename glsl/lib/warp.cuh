@@ -14,3 +14,12 @@ DEVICE u32 shuffle_xor(u32 x, u32 by) {
 DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }
 
 DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+
+DEVICE bool any(bool x) {
+    u32 r;
+    asm volatile("{ .reg .pred a; setp.ne.u32 a, %1, 0; vote.sync.any.pred a, a, 0xffffffff; selp.u32 %0, 1, 0, a; }" : "=r"(r) : "r"((u32)x));
+    return r;
+}
+
+// A barrier of some warps; 0 is the whole workgroup's.
+DEVICE void meet(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
