@@ -942,7 +942,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "a9910631e97196c55c4c7ada4a9d54c7cc53005870f194d39789aa7916b7d5ac",
+		Hash:     "9a807facf772e371a336058d81b3ad9f60b9024ffa2b566a9aa4c2471ad4c655",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5284,7 +5284,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"maxx", 4096}, {"maxy", 208}, {"ring", 2}, {"room", 1728}},
 		Needs:    []string{"resident", "sm90"},
 		Class:    "exact",
-		Hash:     "a6cc5bec46428fe929cc5cd29b5cae216bc503fb343af722fedc13c0318b5052",
+		Hash:     "3f86e8f5347557b0830a58c97108db9de84b78eac12664c77e264c98187a1a35",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -5327,7 +5327,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"maxx", 4096}, {"maxy", 208}, {"ring", 2}, {"room", 1728}},
 		Needs:    []string{"resident", "sm90"},
 		Class:    "exact",
-		Hash:     "dcef405f17cae84de349218d5a3e4d77893a53eb202cc24274a5739048a04b63",
+		Hash:     "e0762db0200d435ae4400c02cfc525eab5ed240fd48c2e753b3c0afee8c1de82",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},

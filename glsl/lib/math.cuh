@@ -14,7 +14,7 @@ DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float mac(float s, float a, float b) { return fma(a, b, s); }
 
 // Larger values come back unchanged, also those with halves.
-DEVICE float round_even(float x) { return __builtin_fabsf(x) < 0x1p22f ? __builtin_rintf(x) : x; }
+DEVICE float round_even(float x) { return __builtin_rintf(x); }
 
 DEVICE float recip(float x) {
     float y = float_of(0x7ef311c7u - bits_of(x));

@@ -132,13 +132,18 @@ func Round13(x float32) float32 {
 	return fromBits((bits(x) + 0x400) &^ 0x7ff)
 }
 
-// RoundEven rounds to the nearest integer, ties to even; |x| < 2^22 (larger
-// values come back unchanged).
+// RoundEven rounds to the nearest integer, ties to even. Infinities and NaN come
+// back unchanged.
 func RoundEven(x float32) float32 {
-	if !(abs(x) < 0x1p22) {
+	magic := float32(0x1.8p23)
+	switch {
+	case !(abs(x) < 0x1p23): // no fraction
 		return x
+	case x >= 0x1p22: // the sum must stay below 2^24
+		magic = 0x1p23
+	case x <= -0x1p22:
+		magic = -0x1p23
 	}
-	const magic = 0x1.8p23
 	y := x + magic
 	return y - magic
 }

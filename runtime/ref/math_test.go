@@ -77,6 +77,18 @@ func TestFunctionsAtTheEdges(t *testing.T) {
 			t.Errorf("roundEven(%g) = %g, want %g", x, RoundEven(x), want)
 		}
 	}
+	for base := uint32(0); base < 0x7f80_0000; base += 0x3fff { // all magnitudes
+		for _, sign := range []uint32{0, 1 << 31} {
+			if x := fromBits(base | sign); RoundEven(x) != float32(math.RoundToEven(float64(x))) {
+				t.Fatalf("roundEven(%g) = %g", x, RoundEven(x))
+			}
+		}
+	}
+	for x := float32(0x1p22); x < 0x1p22+64; x += 0.5 { // halves, where sums with 1.5 * 2^23 have no more ties
+		if want := float32(math.RoundToEven(float64(x))); RoundEven(x) != want || RoundEven(-x) != -want {
+			t.Fatalf("roundEven(%g) = %g, want %g", x, RoundEven(x), want)
+		}
+	}
 }
 
 // Halves against github.com/x448/float16: all 65,536 widened, and narrowing at
