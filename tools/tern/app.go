@@ -42,6 +42,7 @@ type app struct {
 	mask        string
 	validate    bool
 	force       []string // features to use though the device does not ask for them
+	brief       bool     // too little is asked for that kernels in PTX could win back what they cost at the start
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {

@@ -60,6 +60,9 @@ func (a *app) deviceOptions(device string) (o runtime.Options, err error) {
 	if o.Test.Caps, o.Disable, err = plan.ParseMask(a.mask); err != nil {
 		return o, usageError{fmt.Errorf("--mask: %w", err)}
 	}
+	if a.brief && len(a.kernels) == 0 && a.kernelDir == "" {
+		o.Disable = append(o.Disable, "sm90")
+	}
 	if a.kernelDir != "" {
 		if _, err := os.Stat(a.kernelDir); err != nil {
 			return o, fmt.Errorf("--kernels: %w", err)
