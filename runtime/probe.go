@@ -42,6 +42,9 @@ func (r *Rule) String() string {
 	if !r.broken() {
 		return fmt.Sprintf("%s: %d words, all right", r.Name, r.Cases)
 	}
+	if r.Wrong == 0 {
+		return fmt.Sprintf("%s: does not run: %s", r.Name, r.First)
+	}
 	return fmt.Sprintf("%s: %d of %d words wrong, %s", r.Name, r.Wrong, r.Cases, r.First)
 }
 
@@ -156,7 +159,7 @@ func (d *Device) runProbe() error {
 			}
 			r.First = err.Error()
 			if k.IsPTX() && !errors.Is(err, graph.ErrOutOfMemory) { // a card of another kind, which it will be tomorrow
-				r.Cases, r.Wrong = 1, 1
+				r.Cases = 1
 			}
 		}
 		d.probe.Rules = append(d.probe.Rules, r)

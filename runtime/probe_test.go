@@ -88,3 +88,16 @@ func TestProbeSwitchesOff(t *testing.T) {
 		t.Errorf("exact %v, notes %q", d.Probe().Exact(), d.Plan().Notes)
 	}
 }
+
+// A kernel that does not run at all is told as such.
+func TestRuleText(t *testing.T) {
+	for want, r := range map[string]Rule{
+		"dot: 7 words, all right":                   {Name: "dot", Cases: 7},
+		"dot: 2 of 7 words wrong, case 3 is odd":    {Name: "dot", Cases: 7, Wrong: 2, First: "case 3 is odd"},
+		"sm90: does not run: it is no card for PTX": {Name: "sm90", Cases: 1, First: "it is no card for PTX"},
+	} {
+		if got := r.String(); got != want || r.broken() != (r.First != "") {
+			t.Errorf("%q, broken %v; want %q", got, r.broken(), want)
+		}
+	}
+}
