@@ -1,0 +1,224 @@
+// The product for dozens of tokens on matrix instructions of warpgroups:
+// runtime/ref/mul_mat_q2_0.go. A tile of 64 rows x TOKENS is shared by PARTS warpgroups,
+// which take slices in turn; sums of slices go from one to the next through shared
+// memory, in order. BLOCKS blocks are multiplied at a time. A lane reads its codes from
+// memory into registers one turn ahead; activations lie in a ring of RING turns. What a
+// warpgroup needs two slices later is on its way to the L2 cache.
+#include "wgmma.cuh"
+
+#define SLICE 8u
+#define GROUP 32u // of rows, whose quads lie together
+#if TOKENS == 64
+#define N 64
+#define REGS(c) REGS_32(c)
+#else
+#define N 32
+#define REGS(c) REGS_16(c)
+#endif
+#define MULTIPLY_N(...) MULTIPLY(__VA_ARGS__)
+#define SUMS (TOKENS / 2) // of a lane
+
+// Shared memory: rings of each part, and the sum of the slices so far if there are several.
+#define X_BYTES (TOKENS * 64u)
+#define XS_BYTES (TOKENS * 4u)
+#define AT_X 0u
+#define AT_TOTAL (AT_X + PARTS * RING * BLOCKS * X_BYTES)
+#define AT_XS (AT_TOTAL + (PARTS > 1 ? 64u * TOKENS * 4u : 0u))
+extern SHARED __attribute__((aligned(1024))) u8 memory[];
+
+struct Push { u32 rows, n, nb, row0, stride; };
+struct Spec { u32 lanes, blocks, share; };
+
+// A turn's weights of rows r and r + 8, as they come from memory.
+struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_scales; };
+
+DEVICE u32x4 read_once(const void *p) {
+    u32x4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+DEVICE u32 read(const void *p) {
+    u32 v;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+DEVICE void prefetch(const void *from, u32 bytes) { asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory"); }
+
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int behind> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(behind) : "memory"); } // for all groups but the last so many
+DEVICE void store_quad(u32 at, const float *v) { asm volatile("st.shared.v4.f32 [%4], {%0, %1, %2, %3};" ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(at) : "memory"); }
+DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+DEVICE u32 first_lane(u32 x) { // the warp's, which the compiler then knows to be one
+    u32 r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;" : "=r"(r) : "r"(x));
+    return r;
+}
+
+// -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their upper bits.
+DEVICE u32 weights_of(u32 codes, u32 to_top) {
+    u32 r;
+    asm("lop3.b32 %0, %1, 0xc0c0c0c0, %2, 0x6a;" : "=r"(r) : "r"(codes * to_top), "r"(0x40404040u)); // a & b ^ c
+    return r;
+}
+
+DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
+#define TERMS_4(c, g, i0, i1, i2, i3) do { \
+    u32x2 d = shared_pair(xs_ + (g) * 32); \
+    float x = float_of(d.x), y = float_of(d.y), f; \
+    SUM_AS_FLOAT(f, c, i0); add_term(slice[i0], f, upper, x); \
+    SUM_AS_FLOAT(f, c, i1); add_term(slice[i1], f, upper, y); \
+    SUM_AS_FLOAT(f, c, i2); add_term(slice[i2], f, lower, x); \
+    SUM_AS_FLOAT(f, c, i3); add_term(slice[i3], f, lower, y); } while (0)
+#define TERMS_16(c) TERMS_4(c, 0, 0, 1, 2, 3); TERMS_4(c, 1, 4, 5, 6, 7); TERMS_4(c, 2, 8, 9, 10, 11); TERMS_4(c, 3, 12, 13, 14, 15)
+#if TOKENS == 64
+#define TERMS_N(c) TERMS_16(c); TERMS_4(c, 4, 16, 17, 18, 19); TERMS_4(c, 5, 20, 21, 22, 23); TERMS_4(c, 6, 24, 25, 26, 27); TERMS_4(c, 7, 28, 29, 30, 31)
+#else
+#define TERMS_N TERMS_16
+#endif
+// Adds the terms of a block whose scales are 'of'.
+#define TERMS(c, of, xs) do { u32 xs_ = (xs); float upper = of[0], lower = of[1]; TERMS_N(c); } while (0)
+
+KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
+    u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;
+    u32 m0 = group_x() * 64, n0 = group_y() * TOKENS, base = shared_address(memory);
+    u32 at_x = base + AT_X + part * (RING * BLOCKS * X_BYTES), at_xs = base + AT_XS + part * (RING * BLOCKS * XS_BYTES);
+
+    // Weights of a lane: rows r and r + 8 are of one group, and groups are whole.
+    u32 c4 = lane % 4, r = lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> spec.share) + 4) / 4, to_top;
+    asm("shr.b32 %0, 64, %1;" : "=r"(to_top) : "r"(2 * c4)); // a product: shifts would be of the busiest pipe
+    u32 last_group = (p.rows - 1) / GROUP;
+    u64 group = min((m0 + r) / GROUP, last_group);
+    const u8 *w_from = (const u8 *)(codes + group * nb * GROUP + r % GROUP), *ws_from = (const u8 *)(scales + group * fours * GROUP + r % GROUP);
+    auto read_weights = [&](u32 b, Weights &w) __attribute__((always_inline)) {
+        b = min(b, (nb - 1) / BLOCKS * BLOCKS);
+        const u8 *from = w_from + (u64)b * (GROUP * 16), *second = b + 1 < nb ? from + GROUP * 16 : from;
+#pragma unroll
+        for (u32 i = 0; i < BLOCKS; i++) {
+            w.upper[i] = read_once(i == 0 ? from : second);
+            w.lower[i] = read_once((i == 0 ? from : second) + 8 * 16);
+        }
+        u32 d = b >> spec.share; // BLOCKS blocks have scales of one word
+        const u8 *ws = ws_from + (d / 4 * (GROUP * 8) + d % 4 / 2 * 4);
+        w.upper_scales = read(ws);
+        w.lower_scales = read(ws + 8 * 8);
+    };
+    auto prefetch_slice = [&](u32 s) __attribute__((always_inline)) {
+        if (s >= slices || lane != 0) return;
+        u32 d = (s * SLICE >> spec.share) / 4;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u64 g = min(m0 / GROUP + i, last_group);
+            prefetch(codes + (g * nb + s * SLICE) * GROUP, min(nb - s * SLICE, SLICE) * GROUP * 16);
+            prefetch(scales + (g * fours + d) * GROUP, min(fours - d, 2) * GROUP * 8);
+        }
+    };
+
+    // Activations that a lane copies, of tokens that are there: quarters of blocks, and a scale.
+    u32 quarter = lane % 4, row = lane / 4, token = lane % TOKENS, of_turn = lane / TOKENS, x_end[TOKENS / 32];
+    const u8 *x_from[TOKENS / 32], *xs_from = (const u8 *)a + (u64)p.n * nb * 64 + ((u64)(n0 + token) * nb + of_turn) * 8;
+    u32 x_to = at_x + row * 64 + (quarter ^ row / 2 % 4) * 16, xs_to = at_xs + of_turn * XS_BYTES + token * 4;
+    u32 xs_end = of_turn < min(BLOCKS, nb) && n0 + token < p.n ? nb - of_turn : 0;
+#pragma unroll
+    for (u32 i = 0; i < TOKENS / 32; i++) {
+        u32 t = n0 + i * 32 + row;
+        x_from[i] = (const u8 *)a + (u64)t * nb * 64 + quarter * 16;
+        x_end[i] = t < p.n ? nb : 0;
+    }
+    auto copy_activations = [&](u32 b, u32 slot) __attribute__((always_inline)) {
+#pragma unroll
+        for (u32 i = 0; i < BLOCKS * TOKENS / 32; i++) {
+            u32 block = i % BLOCKS, of = i / BLOCKS;
+            if (b + block < x_end[of]) copy16(x_to + (slot * BLOCKS + block) * X_BYTES + of * 2048, x_from[of] + (u64)b * 64 + block * 64);
+        }
+        if (b < xs_end) copy4(xs_to + slot * BLOCKS * XS_BYTES, xs_from + (u64)b * 8);
+        copies_commit();
+    };
+
+    // A turn: BLOCKS blocks from b on, q of their slice; the next ones' weights are on their way.
+    float slice[SUMS];
+    Weights w;
+    asm volatile(".reg .b32 first<32>, second<32>;");
+    DECLARE_WGMMA();
+    auto turn = [&](u32 b, u32 q) __attribute__((always_inline)) {
+        u32 slot = q / BLOCKS % RING, codes_of[BLOCKS][8], ahead = q + (RING - 1) * BLOCKS;
+        float scales_of[BLOCKS][2];
+#pragma unroll
+        for (u32 i = 0; i < BLOCKS; i++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                codes_of[i][2 * j] = weights_of(w.upper[i][j], to_top);
+                codes_of[i][2 * j + 1] = weights_of(w.lower[i][j], to_top);
+            }
+            u32 half = ((b + i) >> spec.share & 1) * 16;
+            scales_of[i][0] = low_half(w.upper_scales >> half) * -0x1p-6f;
+            scales_of[i][1] = low_half(w.lower_scales >> half) * -0x1p-6f;
+        }
+        copies_wait<RING - 2>();
+        for_matrices();
+        meet(part, 128); // all have copied, and are done with the slot that is filled next
+        u32 x = at_x + slot * (BLOCKS * X_BYTES), xs = at_xs + slot * (BLOCKS * XS_BYTES) + c4 * 8;
+        MULTIPLY_N(N, REGS(first), codes_of[0], x);
+#if BLOCKS == 2
+        MULTIPLY_N(N, REGS(second), codes_of[1], x + X_BYTES);
+#endif
+        copy_activations(b - q + ahead + ahead / SLICE * (PARTS - 1) * SLICE, ahead / BLOCKS % RING);
+        read_weights(q + BLOCKS < SLICE ? b + BLOCKS : b + BLOCKS + (PARTS - 1) * SLICE, w);
+        wgmma_wait();
+        TERMS(first, scales_of[0], xs);
+#if BLOCKS == 2
+        if (b + 1 < nb) TERMS(second, scales_of[1], xs + XS_BYTES);
+#endif
+    };
+
+    prefetch_slice(part);
+    prefetch_slice(part + PARTS);
+#pragma unroll
+    for (u32 q = 0; q < (RING - 1) * BLOCKS; q += BLOCKS) copy_activations(part * SLICE + q, q / BLOCKS);
+    read_weights(part * SLICE, w);
+#if PARTS > 1
+    u32 at_total = base + AT_TOTAL + lane * 16;
+#else
+    float total[SUMS];
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) total[i] = 0;
+#endif
+#pragma unroll 1
+    for (u32 s = part; s < slices; s += PARTS) {
+        prefetch_slice(s + 2 * PARTS);
+#pragma unroll
+        for (u32 i = 0; i < SUMS; i++) slice[i] = 0;
+#pragma unroll
+        for (u32 q = 0; q < SLICE; q += BLOCKS) {
+            if (s * SLICE + q >= nb) break;
+            turn(s * SLICE + q, q);
+        }
+#if PARTS > 1
+        if (s > 0) {
+            meet(PARTS + part, 256); // the part before has stored the total
+#pragma unroll
+            for (u32 i = 0; i < SUMS; i += 4) {
+                u32x4 v = shared_quad(at_total + i * 512);
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) slice[i + j] = float_of(v[j]) + slice[i + j];
+            }
+        }
+        if (s + 1 < slices) {
+#pragma unroll
+            for (u32 i = 0; i < SUMS; i += 4) store_quad(at_total + i * 512, slice + i);
+            pass_on(PARTS + (part + 1) % PARTS, 256);
+        }
+#else
+#pragma unroll
+        for (u32 i = 0; i < SUMS; i++) total[i] = total[i] + slice[i];
+#endif
+    }
+#if PARTS > 1
+    if ((slices - 1) % PARTS != part) return;
+    float *total = slice;
+#endif
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) {
+        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
+        if (row < p.rows && t < p.n) y[(u64)t * p.stride + p.row0 + row] = tidy(total[i]);
+    }
+}
