@@ -23,9 +23,7 @@ enum { IN_NORM, IN_JOIN, IN_ROW };
 enum { ADDS = 1, SILU = 2, CHECK = 4 };
 
 #define MAX_NB 208u // blocks of the longest product
-#define MAX_HIDDEN 4096u
 #define ROOM 1728u      // shared memory for other things
-#define ROUNDS (MAX_HIDDEN / 4u / LOCAL)
 #define FEW 4u                // chunks up to which every workgroup joins them for itself
 #define PART (HEAD_DIM + 4u)  // words of a chunk of a head: values, exponent and sum of weights, two of no use
 #define EMPTY 0x7fedcba9u     // a NaN that publish never writes, and no index
@@ -69,6 +67,9 @@ struct Turn {
     Pair choice;
 };
 
+// The residual's elements of an invocation, see resident_in.cuh.
+struct Sixteen { Four quad[4]; };
+
 // What an invocation knows of the token.
 struct Run {
     const u32 *tape;
@@ -82,7 +83,7 @@ struct Run {
     u32 more;          // tokens that follow in this dispatch
     u32 choice;        // the number of the last, see Turn
     u32 now;           // which of sm.step
-    Four residual[ROUNDS]; // every workgroup has all of it, invocation i the quads i, i + LOCAL
+    Sixteen residual; // every workgroup has all of it, an invocation as first_quad says
 
     __attribute__((device)) u32 word(u32 i) const { return sm.step[now][i]; }
     __attribute__((device)) float number(u32 i) const { return float_of(word(i)); }
@@ -116,13 +117,13 @@ DEVICE void embed(Run &k) {
     u32 fours = (((nb - 1u) >> k.spec.share) + 4u) / 4u;
     const u32 *codes = k.at<const u32>(CODES), *scales = k.at<const u32>(SCALES);
 #pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++) {
-        u32 quad = i * LOCAL + k.lane, b = min(quad / 16u, nb - 1u), s = b >> k.spec.share;
+    for (u32 i = 0; i < 4; i++) {
+        u32 quad = first_quad(k, 0) + 2u * i, b = min(quad / 16u, nb - 1u), s = b >> k.spec.share;
         u32 q = codes[((row / 32u * nb + b) * 32u + row % 32u) * 4u + quad / 4u % 4u] >> (8u * (quad % 4u));
         u32 two = scales[((row / 32u * fours + s / 4u) * 32u + row % 32u) * 2u + s / 2u % 2u];
         float d = low_half(two >> (s % 2u * 16u));
 #pragma unroll
-        for (u32 e = 0; e < 4; e++) k.residual[i].v[e] = tidy((float)((int)((q >> (2u * e)) & 3u) - 1) * d);
+        for (u32 e = 0; e < 4; e++) k.residual.quad[i].v[e] = tidy((float)((int)((q >> (2u * e)) & 3u) - 1) * d);
     }
 }
 

@@ -109,8 +109,10 @@ DEVICE void ask_keys(const Quad *keys, Quad next[8]) {
     for (u32 i = 0; i < 8; i++) next[i] = peek(keys + i / 2u * PAGE + 32u * (i % 2u));
 }
 
-// One chunk, by a warp, with queries at a place in room. Its first keys are under way.
-DEVICE void attend_many(Run &k, u32 page, u32 head, u32 queries, u32 c, Quad next_keys[8]) {
+// One chunk, by a warp, with queries at a place in room. Its first keys are under way,
+// and those of the next chunk in the end.
+DEVICE void attend_many(Run &k, u32 page, u32 head, u32 queries, u32 c, Quad next_keys[8], const Quad *next_chunk) {
+    const u32 ROWS_AT_ONCE = 16;
     u32 l = k.l, live = min(PAGE, k.pos + 1u - c * PAGE);
     bool fresh = k.pos / PAGE == c; // its last position is new
     Four *weights = sm.room + k.warp * WARP_WEIGHTS;
@@ -141,6 +143,11 @@ DEVICE void attend_many(Run &k, u32 page, u32 head, u32 queries, u32 c, Quad nex
                 }
         }
     }
+    // Values: four dimensions each; weights beyond the last position are +0.
+    const Pair *at = (const Pair *)(cache + value_quad(k, page, head, 0)) + l;
+    Pair next[ROWS_AT_ONCE];
+#pragma unroll
+    for (u32 n = 0; n < ROWS_AT_ONCE; n++) next[n] = peek(at + min(n, live - 1u) * (HEAD_DIM / 4u));
     float e[QUERIES];
     warp_barrier();
 #pragma unroll
@@ -154,39 +161,34 @@ DEVICE void attend_many(Run &k, u32 page, u32 head, u32 queries, u32 c, Quad nex
         }
     }
     warp_barrier();
-    // Values: four dimensions each.
-    const Pair *at = (const Pair *)(cache + value_quad(k, page, head, 0)) + l;
-    u32 full = (live + 7u) / 8u;
+    ask_keys(next_chunk, next_keys);
     float o[QUERIES][4] = {}, sum = 0;
-    Pair next[8];
-#pragma unroll
-    for (u32 n = 0; n < 8; n++) next[n] = peek(at + min(n, live - 1u) * (HEAD_DIM / 4u)); // weights beyond are +0
 #pragma unroll 1
-    for (u32 k8 = 0; k8 < full; k8++) {
-        Pair v[8];
+    for (u32 first = 0; first < live; first += ROWS_AT_ONCE) {
+        Pair v[ROWS_AT_ONCE];
 #pragma unroll
-        for (u32 n = 0; n < 8; n++) v[n] = next[n];
-        if (fresh && k8 + 1u == full) { // the last position's value is new
+        for (u32 n = 0; n < ROWS_AT_ONCE; n++) v[n] = next[n];
+        if (fresh && first + ROWS_AT_ONCE >= live) { // the last position's value is new
             Pair last = ((const Pair *)(sm.room + PACKED + EIGHTS))[l];
 #pragma unroll
-            for (u32 n = 0; n < 8; n++)
-                if (8u * k8 + n >= live - 1u) v[n] = last;
+            for (u32 n = 0; n < ROWS_AT_ONCE; n++)
+                if (first + n >= live - 1u) v[n] = last;
         }
-        if (k8 + 1u < full)
+        if (first + ROWS_AT_ONCE < live)
 #pragma unroll
-            for (u32 n = 0; n < 8; n++) next[n] = peek(at + min(8u * k8 + 8u + n, live - 1u) * (HEAD_DIM / 4u));
+            for (u32 n = 0; n < ROWS_AT_ONCE; n++) next[n] = peek(at + min(first + ROWS_AT_ONCE + n, live - 1u) * (HEAD_DIM / 4u));
 #pragma unroll
-        for (u32 f = 0; f < 2; f++) {
+        for (u32 f = 0; f < ROWS_AT_ONCE; f += 4) {
             if (l < QUERIES) { // the sum of weights of a query each
-                Four w = weights[l * (PAGE / 4u) + 2u * k8 + f];
+                Four w = weights[l * (PAGE / 4u) + (first + f) / 4u];
                 sum = (((sum + w.v[0]) + w.v[1]) + w.v[2]) + w.v[3];
             }
 #pragma unroll
             for (u32 g = 0; g < QUERIES; g++) {
-                Four w = weights[g * (PAGE / 4u) + 2u * k8 + f];
+                Four w = weights[g * (PAGE / 4u) + (first + f) / 4u];
 #pragma unroll
                 for (u32 n = 0; n < 4; n++) { // exact products
-                    Pair x = v[4 * f + n];
+                    Pair x = v[f + n];
                     o[g][0] = mac(o[g][0], w.v[n], low_half(x.w[0]));
                     o[g][1] = mac(o[g][1], w.v[n], high_half(x.w[0]));
                     o[g][2] = mac(o[g][2], w.v[n], low_half(x.w[1]));
@@ -351,16 +353,13 @@ DEVICE void attention(Run &k) {
             }
             count_chunks(k, head, (last - p.me) / p.mates + 1u, 0);
         } else {
-            if (at + k.warp < to)
-                while (true) {
-                    u32 next = min(mine + WARPS, to - 1u), next_page = peek(k.batch + p.pages + next % chunks);
-                    attend_many(k, page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), mine - own * chunks, ahead);
-                    if (mine + WARPS >= to) break;
-                    mine = next;
-                    own = head + (mine >= border ? 1u : 0u);
-                    page = next_page;
-                    ask_keys(cache + key_quad(k, page, own, k.l, 0), ahead);
-                }
+            for (u32 c = at + k.warp; c < to; c += WARPS) {
+                u32 next = min(c + WARPS, to - 1u), next_own = head + (next >= border ? 1u : 0u), next_page = peek(k.batch + p.pages + next % chunks);
+                const Quad *next_chunk = cache + key_quad(k, next_page, next_own, k.l, 0);
+                attend_many(k, page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), c - own * chunks, ahead, next_chunk);
+                own = next_own;
+                page = next_page;
+            }
             count_chunks(k, head, min(to, border) - at, max(to, border) - border);
         }
         at = to;

@@ -1,72 +1,100 @@
 // The input of a product as activations in shared memory, made by every workgroup for
-// itself: runtime/ref/act.go. An invocation has quads of elements, 4 i to 4 i + 3, and
-// trades their integers with its neighbours for those of word i, whose bytes are the
-// elements (i & ~3) * 4 + (i & 3) + 4 m. Of a pair the scale is over 64, and for the sum
-// of the integers stands the float 1.5 * 2^23 less 64 times it: where sums of products
-// begin (resident_product.cuh).
-DEVICE void quantise(Run &k, Four x, u32 quad, bool live) {
-    float top = largest(largest(x.v[0], x.v[1]), largest(x.v[2], x.v[3]));
+// itself: runtime/ref/act.go. Four lanes take a block of 64, two of them a half of it:
+// of the half's eight quads of elements the first has those of even numbers, the second
+// the odd ones, which makes whole sectors of what they load together.
+
+// The first quad of an invocation's sixteen elements of a round; the others are at
+// distances of two.
+DEVICE u32 first_quad(Run &k, u32 round) { return (round * LOCAL + k.lane) / 2u * 8u + k.lane % 2u; }
+
+// Where room has a quad: so that lanes meet different banks.
+DEVICE u32 spread(u32 quad) { return quad + quad / 8u * 2u; }
+
+// The activations of a block. A word of them is element e of the four quads of a quarter
+// (codes have them in this order), and words of two quarters, which a matrix takes
+// together, lie side by side. Of a pair the scale is over 64, and for the sum of the
+// integers stands the float 1.5 * 2^23 less 64 times it: where sums of products begin
+// (resident_product.cuh).
+DEVICE void quantise(Run &k, const Sixteen &x, u32 quad, bool live) {
+    float top = 0;
 #pragma unroll
-    for (u32 h = 1; h < 16; h *= 2) top = largest(top, shuffle_xor(top, h));
+    for (u32 i = 0; i < 16; i++) top = largest(top, x.quad[i / 4].v[i % 4]);
+    top = largest(top, shuffle_xor(top, 1));
+    top = largest(top, shuffle_xor(top, 2));
     bool odd = mag(top) >= INF_BITS, zero = odd || mag(top) < 0x21800000u;
     float d = top * (1.0f / 127.0f), inv = recip(d);
-    u32 q[4];
+    u32 bytes[4]; // element e of this lane's quads
+    int sum = 0;
 #pragma unroll
-    for (u32 e = 0; e < 4; e++) q[e] = bits_of(x.v[e] * inv + 12582912.0f);
-    u32 word = zero ? 0u : __nvvm_prmt(__nvvm_prmt(q[0], q[1], 0x40), __nvvm_prmt(q[2], q[3], 0x40), 0x5410);
-    int sum = dot4(0, word, 0x01010101u);
+    for (u32 e = 0; e < 4; e++) {
+        u32 q[4];
 #pragma unroll
-    for (u32 h = 1; h < 16; h *= 2) sum += (int)shuffle_xor((u32)sum, h);
-    word = __nvvm_prmt(word, shuffle_xor(word, 1), (k.l & 1u) != 0 ? 0x3715 : 0x6240);
-    word = __nvvm_prmt(word, shuffle_xor(word, 2), (k.l & 2u) != 0 ? 0x3276 : 0x5410);
-    if (live) ((u32 *)sm.acts)[(quad & ~7u) + quad % 4u * 2u + quad / 4u % 2u] = word; // those of two quarters, which a matrix takes together, side by side
-    if (live && quad % 16u == 0) {
-        Pair pair = {{odd ? INF_BITS : zero ? 0u : bits_of(d * 0.015625f), 0x4b400000u - 64u * (u32)sum}};
-        sm.pairs[quad / 16u] = pair;
+        for (u32 i = 0; i < 4; i++) q[i] = bits_of(x.quad[i].v[e] * inv + 0x1.8p23f);
+        bytes[e] = __nvvm_prmt(__nvvm_prmt(q[0], q[1], 0x40), __nvvm_prmt(q[2], q[3], 0x40), 0x5410);
+        if (zero) bytes[e] = 0;
+        sum = dot4(sum, bytes[e], 0x01010101u);
+    }
+    sum += (int)shuffle_xor((u32)sum, 1);
+    sum += (int)shuffle_xor((u32)sum, 2);
+    bool second = k.lane % 2u != 0; // has elements 2 and 3 of both lanes' quads in the end
+    u32 from_first = second ? 0x1504 : 0x5140, from_last = second ? 0x3726 : 0x7362;
+    Quad words;
+#pragma unroll
+    for (u32 e = 0; e < 2; e++) {
+        u32 a = bytes[e], b = bytes[e + 2], own = second ? b : a, other = shuffle_xor(second ? a : b, 1);
+        words.w[2 * e] = __nvvm_prmt(own, other, from_first);
+        words.w[2 * e + 1] = __nvvm_prmt(own, other, from_last);
+    }
+    if (live) {
+        u32 half = quad / 8u;
+        sm.acts[2u * half + (second ? 1u : 0u)] = words;
+        if (k.lane % 4u == 0) sm.pairs[half / 2u] = {{odd ? INF_BITS : zero ? 0u : bits_of(d * 0.015625f), 0x4b400000u - 64u * (u32)sum}};
     }
 }
 
 // residual += what a step gave, if the step says so, and the factor of the norm:
 // runtime/ref/rms_norm.go
-DEVICE float norm_factor(Run &k) {
-    u32 fours = k.spec.hidden / 4u;
+DEVICE float norm_factor(Run &k, bool live) {
+    u32 quad = first_quad(k, 0);
     if ((k.word(FLAGS) & ADDS) != 0) {
-        const Quad *x = k.at<const Quad>(X);
-        Quad v[ROUNDS];
+        const Quad *x = k.at<const Quad>(X) + quad;
+        Quad v[4];
 #pragma unroll
-        for (u32 i = 0; i < ROUNDS; i++)
+        for (u32 i = 0; i < 4; i++)
 #pragma unroll
-            for (u32 e = 0; e < 4; e++) v[i].w[e] = i * LOCAL + k.lane < fours ? EMPTY : 0u;
+            for (u32 e = 0; e < 4; e++) v[i].w[e] = live ? EMPTY : 0u;
         bool again = true;
         for (u32 tries = 0; again && patient(k, tries); tries++) {
             again = false;
 #pragma unroll
-            for (u32 i = 0; i < ROUNDS; i++) {
-                if (missing(v[i])) v[i] = peek(x + i * LOCAL + k.lane);
+            for (u32 i = 0; i < 4; i++) {
+                if (missing(v[i])) v[i] = peek(x + 2 * i);
                 again = again || missing(v[i]);
             }
         }
         bool odd = false;
 #pragma unroll
-        for (u32 i = 0; i < ROUNDS; i++)
+        for (u32 i = 0; i < 4; i++)
 #pragma unroll
             for (u32 e = 0; e < 4; e++) {
-                k.residual[i].v[e] = tidy(k.residual[i].v[e] + float_of(v[i].w[e]));
-                odd = odd || (i * LOCAL + k.lane < fours && mag(k.residual[i].v[e]) >= INF_BITS);
+                k.residual.quad[i].v[e] = tidy(k.residual.quad[i].v[e] + float_of(v[i].w[e]));
+                odd = odd || mag(k.residual.quad[i].v[e]) >= INF_BITS;
             }
-        if (odd && (k.word(FLAGS) & CHECK) != 0) put(k.batch, 1);
+        if (odd && live && (k.word(FLAGS) & CHECK) != 0) put(k.batch, 1);
     }
 #pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++)
-        if (i * LOCAL + k.lane < fours) sm.room[i * LOCAL + k.lane] = k.residual[i];
+    for (u32 i = 0; i < 4; i++)
+        if (live) sm.room[spread(quad) + 2 * i] = k.residual.quad[i];
     barrier();
-    const float *x = (const float *)sm.room + k.lane;
+    const float *x = (const float *)(sm.room + spread(k.lane / 4u)) + k.lane % 4u;
     float sum = 0;
 #pragma unroll 1
-    for (u32 i = 0; i < k.spec.hidden; i += 2048)
+    for (u32 i = 0; i < k.spec.hidden; i += 2048) {
 #pragma unroll
-        for (u32 n = 0; n < 2048; n += 256)
-            if (i + n < k.spec.hidden) sum = sum + x[i + n] * x[i + n];
+        for (u32 n = 0; n < 8; n++)
+            if (i + 256u * n < k.spec.hidden) sum = sum + x[n * 320u] * x[n * 320u];
+        x += 8u * 320u; // 256 elements are 80 quads
+    }
     sm.part[k.lane] = sum;
     barrier();
     float s[8]; // the tree of 256
@@ -85,42 +113,34 @@ DEVICE float norm_factor(Run &k) {
 DEVICE Four joined(Run &k, u32 quad) {
     u32 last = k.pos / PAGE, at = quad / (HEAD_DIM / 4u) * k.word(CHUNKS) * (PART / 4u), d = quad % (HEAD_DIM / 4u);
     const Quad *x = k.at<const Quad>(X) + at;
-    Quad v[FEW];
-    Pair l[FEW];
-#pragma unroll
-    for (u32 c = 0; c < FEW; c++) {
-        u32 w = c <= last ? EMPTY : 0u;
-        v[c] = {{w, w, w, w}};
-        l[c] = {{w, w}};
-    }
-    bool again = true;
-    for (u32 tries = 0; again && patient(k, tries); tries++) {
-        again = false;
-#pragma unroll
-        for (u32 c = 0; c < FEW; c++) {
-            if (missing(v[c])) v[c] = peek(x + c * (PART / 4u) + d);
-            if (missing(l[c])) l[c] = peek((const Pair *)(x + c * (PART / 4u) + HEAD_DIM / 4u));
-            again = again || missing(v[c]) || missing(l[c]);
+    Quad v = peek(x + d);
+    Pair l = peek((const Pair *)(x + HEAD_DIM / 4u));
+    Four o = {};
+    float e = NONE, sum = 0;
+#pragma unroll 1
+    for (u32 c = 0; c <= last; c++, x += PART / 4u) {
+        for (u32 tries = 0; (missing(v) || missing(l)) && patient(k, tries); tries++) {
+            if (missing(v)) v = peek(x + d);
+            if (missing(l)) l = peek((const Pair *)(x + HEAD_DIM / 4u));
         }
-    }
-    Four o = four_of(v[0]);
-    float e = float_of(l[0].w[0]), sum = float_of(l[0].w[1]);
-#pragma unroll
-    for (u32 c = 1; c < FEW; c++)
-        if (c <= last) {
-            float next = float_of(l[c].w[0]), m = next > e ? next : e, a = pow2(e - m), b = pow2(next - m);
-            e = m;
-            sum = tidy(mac(float_of(l[c].w[1]) * b, sum, a));
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) o.v[i] = tidy(mac(float_of(v[c].w[i]) * b, o.v[i], a));
+        Four part = four_of(v);
+        float next = float_of(l.w[0]), weights = float_of(l.w[1]);
+        if (c < last) {
+            v = peek(x + PART / 4u + d);
+            l = peek((const Pair *)(x + PART / 4u + HEAD_DIM / 4u));
         }
+        bool first = c == 0; // nothing is rounded yet
+        float m = first || next > e ? next : e, a = first ? 0.0f : pow2(e - m), b = pow2(next - m);
+        e = m;
+        sum = first ? weights : tidy(mac(weights * b, sum, a));
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) o.v[i] = first ? part.v[i] : tidy(mac(part.v[i] * b, o.v[i], a));
+    }
     float r = recip(sum);
 #pragma unroll
     for (u32 i = 0; i < 4; i++) o.v[i] = tidy(o.v[i] * r);
     return o;
 }
-
-#define AT_ONCE 4u // quads of an invocation
 
 // Makes the activations of a product, and brings its first slices under way.
 DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
@@ -128,42 +148,55 @@ DEVICE void make_acts(Run &k, Product &p, Slice ring[RING]) {
     if (k.lane < beyond * 4u) sm.acts[p.nb * 4u + k.lane] = {{0, 0, 0, 0}};
     if (k.lane < beyond) sm.pairs[p.nb + k.lane] = {{0, 0x4b400000u}};
     const Quad *x = in == IN_NORM ? (const Quad *)(k.consts + k.word(WEIGHT)) : k.at<const Quad>(X); // weights of the norm, or a row
-    Quad next[AT_ONCE] = {};
+    Quad ahead[4] = {};
+    if (in != IN_JOIN)
 #pragma unroll
-    for (u32 i = 0; i < AT_ONCE; i++)
-        if (in != IN_JOIN && i * LOCAL < quads) next[i] = peek(x + min(i * LOCAL + k.lane, quads - 1u));
-#pragma unroll
-    for (u32 i = 0; i < RING; i++) load(k, p, ring[i]);
+        for (u32 i = 0; i < 4; i++) ahead[i] = peek(x + min(first_quad(k, 0) + 2 * i, quads - 1u));
+#pragma unroll 1
+    for (u32 i = 0; i < RING; i++) next(k, p, ring);
     float r = 0;
     if (in == IN_NORM) {
-        r = norm_factor(k);
-    } else if (in == IN_JOIN) {
-#pragma unroll 1
-        for (u32 quad = k.lane; quad < quads; quad += LOCAL) sm.room[quad] = joined(k, quad);
+        r = norm_factor(k, first_quad(k, 0) < quads);
     }
 #pragma unroll 1
-    for (u32 first = 0; first < quads; first += AT_ONCE * LOCAL) {
-        Quad now[AT_ONCE];
+    for (u32 round = 0; round * LOCAL * 4u < quads; round++) {
+        u32 quad = first_quad(k, round);
+        bool live = quad < quads;
+        Sixteen v;
+        if (in == IN_JOIN) {
+            u32 begin = round * LOCAL * 4u;
+            if (round > 0) barrier();
+#pragma unroll 1
+            for (u32 i = k.lane; i < min(quads - begin, LOCAL * 4u); i += LOCAL) sm.room[spread(i)] = joined(k, begin + i);
+            barrier();
 #pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++) {
-            now[i] = next[i];
-            u32 quad = first + (AT_ONCE + i) * LOCAL;
-            if (in == IN_ROW && quad < quads) next[i] = peek(x + min(quad + k.lane, quads - 1u));
-        }
+            for (u32 i = 0; i < 4; i++) v.quad[i] = sm.room[spread(first_quad(k, 0)) + 2 * i];
+        } else if (in == IN_ROW) {
+            Quad now[4];
+            bool again = live;
 #pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++)
-            if (first + i * LOCAL < quads) {
-                u32 quad = first + i * LOCAL + k.lane, place = min(quad, quads - 1u);
-                if (in == IN_ROW) {
-                    for (u32 tries = 0; missing(now[i]) && patient(k, tries); tries++) now[i] = peek(x + place);
-                } else {
-                    Four own = sm.room[place], weight = four_of(now[i]);
-                    if (in == IN_NORM)
+            for (u32 i = 0; i < 4; i++) now[i] = ahead[i];
+            for (u32 tries = 0; again && patient(k, tries); tries++) {
+                again = false;
 #pragma unroll
-                        for (u32 e = 0; e < 4; e++) own.v[e] = own.v[e] * r * weight.v[e];
-                    now[i] = quad_of(own);
+                for (u32 i = 0; i < 4; i++) {
+                    if (missing(now[i])) now[i] = peek(x + quad + 2 * i);
+                    again = again || missing(now[i]);
                 }
-                quantise(k, four_of(now[i]), quad, quad < quads);
             }
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                v.quad[i] = four_of(now[i]);
+                ahead[i] = peek(x + min(first_quad(k, round + 1u) + 2 * i, quads - 1u));
+            }
+        } else {
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                Four weight = four_of(ahead[i]);
+#pragma unroll
+                for (u32 e = 0; e < 4; e++) v.quad[i].v[e] = k.residual.quad[i].v[e] * r * weight.v[e];
+            }
+        }
+        quantise(k, v, quad, live);
     }
 }

@@ -6,7 +6,7 @@
 // blocks of two rows. The sums of slices are left in room and added in order.
 // Little is loaded ahead: what waits for memory in long queues keeps others from seeing
 // what they wait for, and code that 32 KB of cache do not hold runs at a third of the speed.
-#define RING 2u // slices of a warp that are under way
+#define RING 3u // slices of a warp that are under way
 
 struct Slice {
     Quad codes[2][2]; // of blocks c and c + 4, of rows r and r + 8: the lane is 4 r + c
@@ -53,6 +53,13 @@ DEVICE void load(Run &k, Product &p, Slice &x) {
         p.slice -= p.all;
         p.unit++;
     }
+}
+
+// Moves the ring on.
+DEVICE void next(Run &k, Product &p, Slice ring[RING]) {
+#pragma unroll
+    for (u32 i = 0; i + 1u < RING; i++) ring[i] = ring[i + 1];
+    load(k, p, ring[RING - 1u]);
 }
 
 DEVICE void begin(Run &k, Product &p, Slice ring[RING]) {
@@ -121,34 +128,32 @@ DEVICE void product(Run &k) {
     barrier();
     float *room = (float *)sm.room;
     bool silus = p.all != p.slices;
-    u32 most = k.word(MOST); // in several passes each begins with the ring's first
+    u32 most = k.word(MOST);
     for (u32 from = 0; from < p.units; from += most) {
         u32 units = min(p.units - from, most), items = units * p.all, i = k.warp;
-        while (true) {
-#pragma unroll
-            for (u32 r = 0; r < RING; r++) {
-                if (i >= items) goto done;
-                float sum[2];
-                multiply_slice(k, ring[r], sum);
-                if (k.l % 4u == 3u) {
-                    room[i * UNIT + k.l / 4u] = sum[0];
-                    room[i * UNIT + k.l / 4u + 8u] = sum[1];
-                }
-                load(k, p, ring[r]);
-                i += WARPS;
+#pragma unroll 1
+        for (; i < items; i += WARPS) {
+            float sum[2];
+            multiply_slice(k, ring[0], sum);
+            if (k.l % 4u == 3u) {
+                room[i * UNIT + k.l / 4u] = sum[0];
+                room[i * UNIT + k.l / 4u + 8u] = sum[1];
             }
+            next(k, p, ring);
         }
-    done:
         barrier();
         u32 *y = k.at<u32>(OUT);
         for (u32 i = k.lane; i < units * UNIT; i += LOCAL) {
             const float *cell = room + i / UNIT * p.all * UNIT + i % UNIT, *up = cell + (silus ? p.slices * UNIT : 0u);
             float v = 0, u = 0;
-#pragma unroll 4
-            for (u32 s = 0; s < p.slices; s++) {
-                v = v + cell[s * UNIT];
-                u = u + up[s * UNIT];
-            }
+#pragma unroll 1
+            for (u32 s = 0; s < p.slices; s += 4)
+#pragma unroll
+                for (u32 n = 0; n < 4; n++)
+                    if (s + n < p.slices) {
+                        v = v + cell[(s + n) * UNIT];
+                        u = u + up[(s + n) * UNIT];
+                    }
             v = tidy(v);
             if (silus) v = silu(v) * tidy(u);
             u32 row = (p.first_unit + from) * UNIT + i;
