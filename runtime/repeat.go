@@ -51,15 +51,8 @@ func (p *Program) recordRepeated(times int) (*segment, error) {
 		d.afterAll(cmd)
 		d.bringIn(cmd, mirrored)
 		var h hazards
-		if r := p.resident; r.severalTokens() {
-			tokens := &r.node.Push[len(r.node.Push)-1]
-			*tokens = uint32(times)
+		for range times {
 			p.dispatchAll(cmd, 0, all, &h, nil)
-			*tokens = 1
-		} else {
-			for range times {
-				p.dispatchAll(cmd, 0, all, &h, nil)
-			}
 		}
 		d.takeOut(cmd, mirrored)
 		d.beforeHost(cmd)

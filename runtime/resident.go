@@ -21,8 +21,8 @@ type resident struct {
 }
 
 // turnBytes is the room at the begin of the tape's own memory for the count of
-// workgroups that are done, the number of the arena in use and what kernels of several
-// tokens chose last; behind it are the two arenas.
+// workgroups that are done and the number of the arena in use; behind it are the two
+// arenas.
 const turnBytes = placeAlignment
 
 // reside looks for a tape in the program and makes its pipeline and memory. mu is held.
@@ -62,11 +62,8 @@ func (p *Program) reside() error {
 	}
 	r.node = node{Node: &graph.Node{
 		Label: "token", Contract: tape.Contract(), Domain: [2]uint32{groups, 1}, Spec: spec, Push: []uint32{uint32(len(tape.Steps)), tape.Positions, tape.Tables},
-		Args: []graph.Arg{view(r.words, r.words.bytes), view(r.own, 16), graph.In(tape.Consts), graph.InOut(tape.Batch), view(r.late, 4)},
+		Args: []graph.Arg{view(r.words, r.words.bytes), view(r.own, 8), graph.In(tape.Consts), graph.InOut(tape.Batch), view(r.late, 4)},
 	}, kernel: kernel, grid: plan.Grid{Groups: [3]uint32{groups, 1, 1}}}
-	if r.severalTokens() {
-		r.node.Push = append(r.node.Push, 1)
-	}
 	key := pipelineKey{kernel, d.spec(kernel, spec), 0}
 	if err := d.pipes.get(d, []pipelineKey{key}, []*graph.Node{r.node.Node}); err != nil {
 		return err
@@ -75,10 +72,6 @@ func (p *Program) reside() error {
 	r.node.users++
 	return nil
 }
-
-// severalTokens reports whether a dispatch can run several tokens: their number is the
-// last push constant then.
-func (r *resident) severalTokens() bool { return r.Kernel.PushBytes > 12 }
 
 // leave gives back what reside took.
 func (p *Program) leave() {

@@ -362,12 +362,11 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 		return nil
 	}
 	var err error
-	if t.Kernel, err = p.Choose(t.Contract(), [2]uint32{t.Hidden, t.Blocks}); err != nil || t.Kernel.Impl == "" && p.Type != CPU || !p.fits(t) {
+	if t.Kernel, err = p.Choose(t.Contract(), [2]uint32{1, 1}); err != nil || t.Kernel.Impl == "" && p.Type != CPU || !p.fits(t) {
 		return nil // the device lacks something that single dispatches can do without
 	}
 	t.Groups = p.residents(t.Kernel)
 	groups, local := t.Groups, t.Kernel.LocalSize[0]
-	ring := t.Kernel.Tile.Get("ring", 0) // slices that a warp has under way, in kernels whose warps take slices, not halves
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch s.Words[stepOp] {
@@ -382,9 +381,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			}
 			halves, teams, mine := slices*2, local/unitRows, (units+groups-1)/groups
 			next, round, terms := teams, teams, slices*8 // in a unit
-			if warps := local / 32; ring > 0 {
-				halves, next, round, terms = slices, warps, ring*warps, slices
-			} else if mine*slices >= 4*teams {
+			if mine*slices >= 4*teams {
 				s.Words[stepFlags] |= flagWhole
 				next, round, terms = 2*teams-1, 2*teams, slices
 			}
@@ -426,9 +423,6 @@ const roomUnits = 2
 // room is the shared memory of the resident kernel, besides activations, in vectors of
 // four: for terms of products, a row of hidden width, queries and weights of attention.
 func (t *Tape) room() uint32 {
-	if room := t.Kernel.Tile.Get("room", 0); room > 0 {
-		return room
-	}
 	local := t.Kernel.LocalSize[0]
 	blocks := (t.Blocks + 7) &^ 7
 	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
