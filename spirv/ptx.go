@@ -14,11 +14,14 @@ import (
 // it has any, the specialisation constants from id 1 on as another.
 const PTXEntry = "kernel"
 
+// maxParameter bounds a structure: all parameters of a launch have so many bytes.
+const maxParameter = 4096
+
 var (
 	ptxTarget = regexp.MustCompile(`(?m)^\s*\.target\s+sm_\w+`)
 	ptxEntry  = regexp.MustCompile(`\.entry\s+(\w+)\s*\(([^)]*)\)`)
 	ptxStruct = regexp.MustCompile(`^\.param \.align \d+ \.b8 \w+\[(\d+)\]$`)
-	ptxLocal  = regexp.MustCompile(`\.maxntid\s+(\d+)\s*(?:,\s*1\s*){0,2}\s`)
+	ptxLocal  = regexp.MustCompile(`\.maxntid\s+([1-9]\d*)\s*(?:,\s*1\s*){0,2}\s`)
 )
 
 // ReflectPTX reads the interface of a kernel in PTX. Its workgroups are as large as its
@@ -45,8 +48,8 @@ func ReflectPTX(text []byte) (*Info, error) {
 			return nil, fmt.Errorf("parameter %q: want the addresses of bindings, then one or two structures", param)
 		}
 		bytes, err := strconv.Atoi(m[1])
-		if err != nil || bytes%4 != 0 {
-			return nil, fmt.Errorf("parameter %q: a structure is whole words", param)
+		if err != nil || bytes%4 != 0 || bytes > maxParameter {
+			return nil, fmt.Errorf("parameter %q: a structure is whole words, of at most %d bytes", param, maxParameter)
 		}
 		if structs++; structs == 1 {
 			info.PushBytes = bytes
@@ -70,7 +73,8 @@ var ptxComment = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
 // ptxCode is the text without comments.
 func ptxCode(text []byte) string { return ptxComment.ReplaceAllString(string(text), " ") }
 
-var ptxStatement = regexp.MustCompile(`^(?:[\w$]+:\s*)*(?:@!?%?[\w$]+\s+)?([a-z]\w*(?:[.:]+\w+)*)`)
+// ptxInstruction is an instruction with its types, wherever it stands.
+var ptxInstruction = regexp.MustCompile(`(?:^|[^\w.%$])([a-z]\w*(?:(?:\.|::)\w+)+)`)
 
 // LintExactPTX checks that a kernel of class exact, in PTX, has only one permitted
 // result: every float sum and product names its rounding, which keeps the assembler
@@ -80,9 +84,8 @@ var ptxStatement = regexp.MustCompile(`^(?:[\w$]+:\s*)*(?:@!?%?[\w$]+\s+)?([a-z]
 func LintExactPTX(text []byte, allow Allow) error {
 	var errs []error
 	var seen []string
-	for _, s := range strings.FieldsFunc(ptxCode(text), func(r rune) bool { return r == ';' || r == '{' || r == '}' }) {
-		m := ptxStatement.FindStringSubmatch(strings.TrimSpace(s))
-		if m == nil || slices.Contains(seen, m[1]) {
+	for _, m := range ptxInstruction.FindAllStringSubmatch(ptxCode(text), -1) {
+		if slices.Contains(seen, m[1]) {
 			continue
 		}
 		seen = append(seen, m[1])

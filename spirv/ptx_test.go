@@ -32,10 +32,12 @@ func TestReflectPTX(t *testing.T) {
 		{good + good, "2 entries"},
 		{strings.ReplaceAll(good, "96, 1, 1", "8, 8, 1"), "launch bound"},
 		{strings.ReplaceAll(good, ".maxntid 96, 1, 1", ""), "launch bound"},
+		{strings.ReplaceAll(good, "96, 1, 1", "0, 1, 1"), "launch bound"},
 		{string(ptxOf(".param .u32 n", "")), `parameter ".param .u32 n"`},
 		{string(ptxOf(".param .align 4 .b8 s[4], .param .u64 p", "")), "then one or two structures"},
 		{string(ptxOf(".param .align 4 .b8 a[4], .param .align 4 .b8 b[4], .param .align 4 .b8 c[4]", "")), "one or two structures"},
 		{string(ptxOf(".param .align 1 .b8 s[3]", "")), "whole words"},
+		{string(ptxOf(".param .align 4 .b8 p[4], .param .align 4 .b8 s[4000000000]", "")), "at most 4096 bytes"},
 	} {
 		if _, err := ReflectPTX([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want one with %q", c.text, err, c.want)
@@ -56,6 +58,9 @@ func TestLintExactPTXRules(t *testing.T) {
 		{body: "add.f32 %f1, %f2, %f3;", want: "add.f32 without .rn"},
 		{body: "@%p1 sub.f32 %f1, %f2, %f3;", want: "sub.f32 without .rn"},
 		{body: "@!%p1 sub.f32 %f1, %f2, %f3;", want: "sub.f32 without .rn"},
+		{body: "@! %p1 sub.f32 %f1, %f2, %f3;", want: "sub.f32 without .rn"},
+		{body: ".loc 1 2 3\nsub.f32 %f1, %f2, %f3;", want: "sub.f32 without .rn"},
+		{body: "again:sub.f32 %f1, %f2, %f3;", want: "sub.f32 without .rn"},
 		{body: "$L__BB0_1: mul.f64 %d1, %d2, %d3;", want: "mul.f64 without .rn"},
 		{body: "{ .reg .f16 h; mul.f16x2 h, h, h; }", want: "mul.f16x2 without .rn"},
 		{body: "add.rz.f32 %f1, %f2, %f3;", want: "add.rz.f32 without .rn"},
