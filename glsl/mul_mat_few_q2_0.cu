@@ -4,30 +4,14 @@
 // memory, in order. BLOCKS blocks are multiplied at a time. A lane reads its codes from
 // memory into registers one turn ahead; activations lie in a ring of RING turns. What a
 // warpgroup needs two slices later is on its way to the L2 cache.
-#include "wgmma.cuh"
-
-#define SLICE 8u
-#define GROUP 32u // of rows, whose quads lie together
-#if TOKENS == 64
-#define N 64
-#define REGS(c) REGS_32(c)
-#else
-#define N 32
-#define REGS(c) REGS_16(c)
-#endif
-#define MULTIPLY_N(...) MULTIPLY(__VA_ARGS__)
-#define SUMS (TOKENS / 2) // of a lane
+#define COLUMNS TOKENS
+#include "q2_0.cuh"
 
 // Shared memory: rings of each part, and the sum of the slices so far if there are several.
-#define X_BYTES (TOKENS * 64u)
-#define XS_BYTES (TOKENS * 4u)
 #define AT_X 0u
 #define AT_TOTAL (AT_X + PARTS * RING * BLOCKS * X_BYTES)
 #define AT_XS (AT_TOTAL + (PARTS > 1 ? 64u * TOKENS * 4u : 0u))
 extern SHARED __attribute__((aligned(1024))) u8 memory[];
-
-struct Push { u32 rows, n, nb, row0, stride; };
-struct Spec { u32 lanes, blocks, share; };
 
 // A turn's weights of rows r and r + 8, as they come from memory.
 struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_scales; };
@@ -60,23 +44,6 @@ DEVICE u32 weights_of(u32 codes, u32 to_top) {
     asm("lop3.b32 %0, %1, 0xc0c0c0c0, %2, 0x6a;" : "=r"(r) : "r"(codes * to_top), "r"(0x40404040u)); // a & b ^ c
     return r;
 }
-
-DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
-#define TERMS_4(c, g, i0, i1, i2, i3) do { \
-    u32x2 d = shared_pair(xs_ + (g) * 32); \
-    float x = float_of(d.x), y = float_of(d.y), f; \
-    SUM_AS_FLOAT(f, c, i0); add_term(slice[i0], f, upper, x); \
-    SUM_AS_FLOAT(f, c, i1); add_term(slice[i1], f, upper, y); \
-    SUM_AS_FLOAT(f, c, i2); add_term(slice[i2], f, lower, x); \
-    SUM_AS_FLOAT(f, c, i3); add_term(slice[i3], f, lower, y); } while (0)
-#define TERMS_16(c) TERMS_4(c, 0, 0, 1, 2, 3); TERMS_4(c, 1, 4, 5, 6, 7); TERMS_4(c, 2, 8, 9, 10, 11); TERMS_4(c, 3, 12, 13, 14, 15)
-#if TOKENS == 64
-#define TERMS_N(c) TERMS_16(c); TERMS_4(c, 4, 16, 17, 18, 19); TERMS_4(c, 5, 20, 21, 22, 23); TERMS_4(c, 6, 24, 25, 26, 27); TERMS_4(c, 7, 28, 29, 30, 31)
-#else
-#define TERMS_N TERMS_16
-#endif
-// Adds the terms of a block whose scales are 'of'.
-#define TERMS(c, of, xs) do { u32 xs_ = (xs); float upper = of[0], lower = of[1]; TERMS_N(c); } while (0)
 
 KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;
@@ -157,16 +124,16 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
         for_matrices();
         meet(part, 128); // all have copied, and are done with the slot that is filled next
         u32 x = at_x + slot * (BLOCKS * X_BYTES), xs = at_xs + slot * (BLOCKS * XS_BYTES) + c4 * 8;
-        MULTIPLY_N(N, REGS(first), codes_of[0], x);
+        MULTIPLY(N, REGS(first), codes_of[0], x);
 #if BLOCKS == 2
-        MULTIPLY_N(N, REGS(second), codes_of[1], x + X_BYTES);
+        MULTIPLY(N, REGS(second), codes_of[1], x + X_BYTES);
 #endif
         copy_activations(b - q + ahead + ahead / SLICE * (PARTS - 1) * SLICE, ahead / BLOCKS % RING);
         read_weights(q + BLOCKS < SLICE ? b + BLOCKS : b + BLOCKS + (PARTS - 1) * SLICE, w);
         wgmma_wait();
-        TERMS(first, scales_of[0], xs);
+        TERMS(slice, first, scales_of[0][0], scales_of[0][1], xs);
 #if BLOCKS == 2
-        if (b + 1 < nb) TERMS(second, scales_of[1], xs + XS_BYTES);
+        if (b + 1 < nb) TERMS(slice, second, scales_of[1][0], scales_of[1][1], xs + XS_BYTES);
 #endif
     };
 

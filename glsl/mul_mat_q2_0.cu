@@ -2,28 +2,16 @@
 // runtime/ref/mul_mat_q2_0.go. ROWS x TOKENS by WGS warpgroups of 64 rows, which add
 // terms of one half of the tokens while the other half's matrices are multiplied; four
 // more warps bring codes, activations and scales, four blocks ahead.
-#include "wgmma.cuh"
+#define HALF (TOKENS / 2)
+#define COLUMNS HALF
+#include "q2_0.cuh"
 
 #define ROWS (64 * WGS)
-#define HALF (TOKENS / 2)
 #define STAGES 4u
-#define SLICE 8u
-#define GROUP 32u // of rows, whose quads lie together
-#if TOKENS == 128
-#define N 64
-#define REGS(c) REGS_32(c)
-#else
-#define N 32
-#define REGS(c) REGS_16(c)
-#endif
-#define MULTIPLY_N(...) MULTIPLY(__VA_ARGS__)
-#define SUMS (HALF / 2) // of a lane, of half of the tokens
 
 // Shared memory, each for all stages.
-#define X_BYTES (TOKENS * 64u)
 #define W_BYTES (ROWS * 16u)
 #define WS_BYTES (ROWS * 8u) // four scales of blocks
-#define XS_BYTES (TOKENS * 4u)
 #define AT_X 0u
 #define AT_W (AT_X + STAGES * X_BYTES)
 #define AT_WS (AT_W + STAGES * W_BYTES)
@@ -31,9 +19,6 @@
 #define AT_FULL (AT_XS + STAGES * XS_BYTES)
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
 extern SHARED __attribute__((aligned(1024))) u8 stage[];
-
-struct Push { u32 rows, n, nb, row0, stride; };
-struct Spec { u32 lanes, blocks, share; };
 
 // Four codes in bytes, each minus 1.
 DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
@@ -65,23 +50,6 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
         arrive_after_copies(base + AT_FULL + 8 * s);
     }
 }
-
-DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
-#define TERMS_4(slice, c, g, i0, i1, i2, i3) do { \
-    u32x2 d = shared_pair(xs_ + (g) * 32); \
-    float x = float_of(d.x), y = float_of(d.y), f; \
-    SUM_AS_FLOAT(f, c, i0); add_term(slice[i0], f, ws0, x); \
-    SUM_AS_FLOAT(f, c, i1); add_term(slice[i1], f, ws0, y); \
-    SUM_AS_FLOAT(f, c, i2); add_term(slice[i2], f, ws1, x); \
-    SUM_AS_FLOAT(f, c, i3); add_term(slice[i3], f, ws1, y); } while (0)
-#define TERMS_16(slice, c) TERMS_4(slice, c, 0, 0, 1, 2, 3); TERMS_4(slice, c, 1, 4, 5, 6, 7); TERMS_4(slice, c, 2, 8, 9, 10, 11); TERMS_4(slice, c, 3, 12, 13, 14, 15)
-#if TOKENS == 128
-#define TERMS_N(slice, c) TERMS_16(slice, c); TERMS_4(slice, c, 4, 16, 17, 18, 19); TERMS_4(slice, c, 5, 20, 21, 22, 23); \
-    TERMS_4(slice, c, 6, 24, 25, 26, 27); TERMS_4(slice, c, 7, 28, 29, 30, 31)
-#else
-#define TERMS_N TERMS_16
-#endif
-#define TERMS(slice, c, xs) do { u32 xs_ = (xs); TERMS_N(slice, c); } while (0)
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 base = shared_address(stage), wg = thread() / 128, m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
@@ -119,7 +87,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
             next[2 * i + 1] = signed4(v[i] >> 2 * c4);
         }
         for_matrices();
-        MULTIPLY_N(N, REGS(first), next, base + AT_X + s * X_BYTES);
+        MULTIPLY(N, REGS(first), next, base + AT_X + s * X_BYTES);
     };
     wait(base + AT_FULL, 0);
     begin(0);
@@ -130,12 +98,12 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
             u32 xs = base + AT_XS + s * XS_BYTES + c4 * 8, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
             float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
             wgmma_wait();
-            MULTIPLY_N(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
-            TERMS(slice0, first, xs);
+            MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
+            TERMS(slice0, first, ws0, ws1, xs);
             wait(base + AT_FULL + 8 * s_next, parity);
             wgmma_wait();
             begin(s_next);
-            TERMS(slice1, second, xs + HALF * 4);
+            TERMS(slice1, second, ws0, ws1, xs + HALF * 4);
             warp_barrier();
             if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
         };

@@ -14,7 +14,7 @@ KERNEL(COLUMNS * GROUPS) kernel(f32x4 *x, const f32x4 *y, const float *consts, u
     // Quads of a row, and of a round; invocations beyond those idle.
     u32 quads = p.k / 4, wide = p.k < 128 ? 16 : p.k < 256 ? 32 : 64;
     u32 rounds = (quads + wide - 1) / wide, each = (rounds + GROUPS - 1) / GROUPS, first = group * each * wide + column;
-    u32 end = (group + 1) * each * wide < quads ? (group + 1) * each * wide : quads;
+    u32 end = min((group + 1) * each * wide, quads);
     if (column >= wide) first = end;
     u64 row = (u64)t * quads;
     f32x4 held[HELD], scale[HELD];

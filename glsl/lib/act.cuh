@@ -2,14 +2,13 @@
 // has the elements 4 l to 4 l + 3.
 #include "warp.cuh"
 
-DEVICE u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 DEVICE u32 bytes_of(u32 a, u32 b, u32 which) { return __nvvm_prmt(a, b, which); }
 
 // Stores v as part of block number `block` of all the `blocks` blocks of the rows.
 DEVICE void store_block(u32 *act, u32 block, u32 blocks, bool live, f32x4 v) {
-    u32 lane = thread() % 16, top = larger(larger(mag(v.x), mag(v.y)), larger(mag(v.z), mag(v.w)));
+    u32 lane = thread() % 16, top = max(max(mag(v.x), mag(v.y)), max(mag(v.z), mag(v.w)));
 #pragma unroll
-    for (u32 h = 1; h < 16; h *= 2) top = larger(top, shuffle_xor(top, h));
+    for (u32 h = 1; h < 16; h *= 2) top = max(top, shuffle_xor(top, h));
     bool none = top >= INF_BITS || top < bits_of(0x1p-60f);
     float d = float_of(top) * (1.0f / 127), inv = recip(d);
     const float MAGIC = 0x1.8p23f; // |v * inv| is not above 127.5: its integer is in the low bits of the sum

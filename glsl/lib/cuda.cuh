@@ -9,7 +9,6 @@
 #define SHARED __attribute__((shared))
 
 typedef unsigned char u8;
-typedef unsigned short u16;
 typedef unsigned u32;
 typedef unsigned long long u64;
 

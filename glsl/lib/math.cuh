@@ -1,4 +1,4 @@
-// Tern's own arithmetic in CUDA: math.glsl, line for line.
+// Tern's own arithmetic in CUDA: functions of math.glsl, with the same words.
 #include "cuda.cuh"
 
 #define INF_BITS 0x7f800000u
@@ -13,7 +13,6 @@ DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 // s + a*b for a product that is exact in f32 and finite: fused or not, the words are equal.
 DEVICE float mac(float s, float a, float b) { return fma(a, b, s); }
 
-// Larger values come back unchanged, also those with halves.
 DEVICE float round_even(float x) { return __builtin_rintf(x); }
 
 DEVICE float recip(float x) {
