@@ -63,6 +63,47 @@ func TestTotalIsShared(t *testing.T) {
 	}
 }
 
+// A kernel for heads of one dimension is run with no others, which would run another
+// implementation; there are cases of both.
+func TestOfOneDimension(t *testing.T) {
+	for _, contract := range []string{"attention_f16", "qkv_rope_cache_f16"} {
+		base, ok := spirv.Lookup(contract)
+		if !ok {
+			t.Fatal(contract)
+		}
+		k := *base
+		k.Tile = append(slices.Clone(k.Tile), spirv.Param{Key: "dim", Value: 128})
+		x := &watched{Executor: ref.New()}
+		const cases = 30
+		r, _, err := runKernel(context.Background(), Options{
+			Vectors: kernels.Files, Seed: 1, Cases: cases, Work: 1 << 24,
+			Open: func(map[string]string) (graph.Executor, error) { return x, nil },
+		}, &k)
+		if err != nil || r.Failed > 0 {
+			t.Fatalf("%v, %v", r, err)
+		}
+		if r.Cases == 0 || r.Cases >= cases || !strings.Contains(r.Skipped, "cases that other implementations take") {
+			t.Errorf("%s: %d cases, %q", contract, r.Cases, r.Skipped)
+		}
+		for _, n := range x.nodes {
+			if !k.Takes(n.Spec) {
+				t.Errorf("%s: a node of dimension %d was run", contract, n.Spec[0])
+			}
+		}
+	}
+}
+
+// watched keeps the nodes that are compiled.
+type watched struct {
+	graph.Executor
+	nodes []*graph.Node
+}
+
+func (w *watched) Compile(g *graph.Graph) (graph.Program, error) {
+	w.nodes = append(w.nodes, g.Nodes...)
+	return w.Executor.Compile(g)
+}
+
 // Least leaves out small cases of products, and none of other contracts.
 func TestLeast(t *testing.T) {
 	some, err := Named("mul_mat_q2_0_i8", "dequant_q2_0")
