@@ -51,6 +51,8 @@ func TestReadListRefuses(t *testing.T) {
 		{"a b @x - - exact", "unknown setting @x"},
 		{"a b - x=y - exact", "KEY=NUMBER"},
 		{"a b.cu @unroll - - exact", "setting @unroll is for shaders"},
+		{"a b.cu - - - exact", "needs sm90"},
+		{"a b.cu - shared=49153 sm90 exact", "at most 49152 bytes"},
 		{"a b - - - exact\na b - - - exact", ":2: kernel a is listed twice"},
 	} {
 		if _, err := readList(strings.NewReader(c.line), "kernels.txt"); err == nil || !strings.Contains(err.Error(), c.want) {

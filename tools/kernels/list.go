@@ -11,7 +11,10 @@ import (
 	"github.com/ternvk/tern/spirv"
 )
 
-const defaultEnv = "vulkan1.1"
+const (
+	defaultEnv = "vulkan1.1"
+	maxShared  = 48 << 10 // bytes of a workgroup in PTX: Vulkan has no way to ask for more
+)
 
 // readList reads the kernel list: a line per kernel with the columns name,
 // source, defines, tile, needs, class; # starts a comment, - is an empty column.
@@ -95,6 +98,12 @@ func readLine(columns []string) (*spirv.Kernel, error) {
 		k.Tile = append(k.Tile, spirv.Param{Key: key, Value: uint32(value)})
 	}
 	k.Needs = list(columns[4])
+	switch shared := k.Tile.Get("shared", 0); {
+	case k.IsPTX() && !k.Needing("sm90"):
+		return nil, fmt.Errorf("a CUDA source needs sm90")
+	case k.IsPTX() && shared > maxShared:
+		return nil, fmt.Errorf("tile shared=%d: a launch has at most %d bytes", shared, maxShared)
+	}
 	return k, nil
 }
 
