@@ -335,14 +335,13 @@ func Replaces(contract string) bool {
 // maxResident bounds the workgroups of the resident kernel.
 const maxResident = 1024
 
-// residents is the number of workgroups of a kernel that the device surely holds at
-// once: one for each processor, or as many as the tile's residents=N says, or a single
-// one where the processors are not known.
-func (p *Plan) residents(k *spirv.Kernel) uint32 {
+// residents is the number of workgroups of a resident kernel, which the device surely
+// holds at once: one for each processor, or a single one where those are not known.
+func (p *Plan) residents() uint32 {
 	if p.Type == CPU || p.Processors == 0 {
 		return 1
 	}
-	return min(p.Processors*k.Tile.Get("residents", 1), maxResident)
+	return min(p.Processors, maxResident)
 }
 
 // Tape is TapeOf for this device, with the shares of its workgroups: nil if it does
@@ -365,7 +364,7 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 	if t.Kernel, err = p.Choose(t.Contract(), [2]uint32{1, 1}); err != nil || t.Kernel.Impl == "" && p.Type != CPU || !p.fits(t) {
 		return nil // the device lacks something that single dispatches can do without
 	}
-	t.Groups = p.residents(t.Kernel)
+	t.Groups = p.residents()
 	groups, local := t.Groups, t.Kernel.LocalSize[0]
 	for i := range t.Steps {
 		s := &t.Steps[i]
