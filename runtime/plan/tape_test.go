@@ -2,7 +2,6 @@ package plan
 
 import (
 	"testing"
-
 )
 
 // The kernel's division by a factor and a shift is exact for the halves of slices that its
