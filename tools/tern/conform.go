@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -144,7 +145,7 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 			fmt.Fprintf(lines, "%s: %v\n", r.Kernel(), failure)
 		}
 	}
-	fmt.Fprintf(lines, "%s, seed %d: %s\n", report.Executor, report.Seed, report.Summary())
+	fmt.Fprintf(lines, "%s, seed %d: %s\n", cmp.Or(report.Executor, "nothing run"), report.Seed, report.Summary())
 	err = a.writeReport(f.json, func(w io.Writer) error {
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")

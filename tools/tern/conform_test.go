@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"encoding/xml"
@@ -123,6 +124,7 @@ func TestConformUsage(t *testing.T) {
 		{2, "has the name of no kernel", []string{"--kernels", writeStray(t, "rms_norm_f33.spv")}},
 		{2, "rms_norm_f32.ptx has the name of no kernel", []string{"--kernels", writeStray(t, "rms_norm_f32.ptx")}},
 		{1, "probe_i8__sm90.ptx: no PTX", []string{"--kernels", writeStray(t, "probe_i8__sm90.ptx")}},
+		{1, "nothing run, seed 1: 0 implementations equal the reference, 1 fail", []string{"--kernels", writeFused(t), "--mask", "sm90"}},
 		{2, "no .spv or .ptx file in", []string{"--kernels", t.TempDir()}},
 		{1, "nothing was run", []string{"--filter", "rms_norm_f32", "--mask", "subgroup=1"}},
 		{0, "reference", []string{"--filter", "rms_norm_f32", "--device", "reference"}},
@@ -133,6 +135,19 @@ func TestConformUsage(t *testing.T) {
 			t.Errorf("%q: no %q in\n%s%s", c.args, c.want, &run.out, &run.err)
 		}
 	}
+}
+
+// writeFused writes a kernel in PTX whose products and sums may be fused.
+func writeFused(t *testing.T) string {
+	k, ok := spirv.Lookup("silu_mul_i8__sm90")
+	if !ok {
+		t.Fatal("no such kernel")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, k.File()), bytes.ReplaceAll(k.Data(), []byte(".rn.f32 "), []byte(".f32 ")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func writeStray(t *testing.T, name string) string {
