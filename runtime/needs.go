@@ -18,7 +18,8 @@ type Needs struct {
 }
 
 // NeedsOf tells what to create the device of a physical device with. Of a only
-// GetInstanceProcAddr, Instance, PhysicalDevice and APIVersion are looked at.
+// GetInstanceProcAddr, Instance, PhysicalDevice and APIVersion are looked at. What the
+// start-up probe found of no use, the last time on this driver, is not asked for.
 func NeedsOf(a *Adopt) (*Needs, error) {
 	in, err := adoptInstance(a)
 	if err != nil {
@@ -31,6 +32,10 @@ func NeedsOf(a *Adopt) (*Needs, error) {
 	p, err := plan.New(s, plan.Config{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Title(), err)
+	}
+	d := &Device{plan: p}
+	if err := d.foresee(); err != nil {
+		return nil, err
 	}
 	return needs(p), nil
 }

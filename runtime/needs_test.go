@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"encoding/json"
+	"os"
 	"slices"
 	"testing"
 
@@ -38,4 +40,34 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("features %v, want %v", got, want)
 	}
 	both(t, guest, func(x graph.Executor) []uint32 { return runNorm(t, x, 3, 128) })
+}
+
+// What the probe has found broken is not asked for.
+func TestNeedsForesees(t *testing.T) {
+	t.Setenv(CacheVariable, t.TempDir())
+	own := open(t, Options{CacheDir: os.Getenv(CacheVariable)})
+	a := &Adopt{Instance: own.instance.Handle, PhysicalDevice: own.physical, APIVersion: own.instance.api}
+	feature := slices.IndexFunc(probed, own.Plan().Has)
+	if feature < 0 {
+		t.Skip("this device has no feature that the probe decides about")
+	}
+	name := probed[feature]
+	if n, err := NeedsOf(a); err != nil || !slices.Contains(n.Enabled, name) {
+		t.Fatalf("%v, %v: want %s among the features", n, err, name)
+	}
+	for i := range own.probe.Rules {
+		if r := &own.probe.Rules[i]; r.Name == name {
+			r.Wrong, r.First = 1, "planted"
+		}
+	}
+	data, err := json.Marshal(own.probe)
+	if err == nil {
+		err = saveFile(own.probeFile(), data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := NeedsOf(a); err != nil || slices.Contains(n.Enabled, name) {
+		t.Errorf("%v, %v: %s is asked for though the probe found it broken", n, err, name)
+	}
 }
