@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -42,32 +43,35 @@ func TestNeeds(t *testing.T) {
 	both(t, guest, func(x graph.Executor) []uint32 { return runNorm(t, x, 3, 128) })
 }
 
-// What the probe has found broken is not asked for.
+// What the probe has found broken is not asked for, and a device that it refused is
+// refused here.
 func TestNeedsForesees(t *testing.T) {
 	t.Setenv(CacheVariable, t.TempDir())
 	own := open(t, Options{CacheDir: os.Getenv(CacheVariable)})
 	a := &Adopt{Instance: own.instance.Handle, PhysicalDevice: own.physical, APIVersion: own.instance.api}
-	feature := slices.IndexFunc(probed, own.Plan().Has)
-	if feature < 0 {
-		t.Skip("this device has no feature that the probe decides about")
-	}
-	name := probed[feature]
-	if n, err := NeedsOf(a); err != nil || !slices.Contains(n.Enabled, name) {
-		t.Fatalf("%v, %v: want %s among the features", n, err, name)
-	}
-	for i := range own.probe.Rules {
-		if r := &own.probe.Rules[i]; r.Name == name {
-			r.Wrong, r.First = 1, "planted"
-		}
-	}
-	data, err := json.Marshal(own.probe)
-	if err == nil {
-		err = saveFile(own.probeFile(), data)
-	}
+	n, err := NeedsOf(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := NeedsOf(a); err != nil || slices.Contains(n.Enabled, name) {
-		t.Errorf("%v, %v: %s is asked for though the probe found it broken", n, err, name)
+	for _, sound := range own.probe.Rules {
+		p := &Probe{Rules: slices.Clone(own.probe.Rules)}
+		for i := range p.Rules {
+			if p.Rules[i].Name == sound.Name {
+				p.Rules[i].Wrong, p.Rules[i].First = 1, "planted"
+			}
+		}
+		data, err := json.Marshal(p)
+		if err == nil {
+			err = saveFile(own.probeFile(), data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch less, err := NeedsOf(a); {
+		case !sound.Feature && !errors.Is(err, graph.ErrUnsupported):
+			t.Errorf("%s is broken: error %v, want one of ErrUnsupported", sound.Name, err)
+		case sound.Feature && (err != nil || !slices.Contains(n.Enabled, sound.Name) || slices.Contains(less.Enabled, sound.Name)):
+			t.Errorf("%s is broken, but asked for (or was not before): error %v", sound.Name, err)
+		}
 	}
 }
