@@ -6,7 +6,8 @@
 // and values are widened once into a slab of the warp. Then the pairs exchange what
 // they made, and each joins both chunks for half of the rows.
 
-const u32 DIM = 128, PAGE = 64, ROWS = 32, EIGHTS = DIM / 8, PROCESSORS = 132;
+const u32 DIM = 128, PAGE = 64, ROWS = 32, EIGHTS = DIM / 8;
+const u32 PROCESSORS = 132; // of an H200; the order of tiles suits other cards less, the words are the same
 
 struct Push { u32 n, q_stride, positions, tables, v_base; };
 struct Spec { u32 dim, kv_heads, share; };

@@ -3,9 +3,7 @@
 // elements of each of ROUNDS rounds of the workgroup.
 struct Push { u32 n, k; };
 
-#ifndef ROUNDS
-#define ROUNDS 2
-#endif
+const u32 ROUNDS = 2;
 
 KERNEL(128) kernel(const f32x4 *x, u32 *act, Push p) {
     u32 t = group_y(), quads = p.k / 4, first = group_x() * 128 * ROUNDS + thread();
