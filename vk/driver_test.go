@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -299,4 +301,18 @@ func TestErrors(t *testing.T) {
 	if _, err := Load(); !errors.Is(err, ErrNoLoader) || !strings.Contains(err.Error(), "/nonexistent/libvulkan.so") {
 		t.Errorf("a loader that is not there: %v", err)
 	}
+	// dlerror says nothing to a thread other than the one that failed.
+	var threads sync.WaitGroup
+	for range 8 {
+		threads.Go(func() {
+			for range 200 {
+				if _, err := openLibrary("/nonexistent/libvulkan.so", "vkGetInstanceProcAddr"); err == nil || !strings.Contains(err.Error(), "/nonexistent/libvulkan.so") {
+					t.Errorf("a library that is not there: %v", err)
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	threads.Wait()
 }

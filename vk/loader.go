@@ -35,7 +35,11 @@ func Load() (*Loader, error) {
 		if err == nil {
 			return LoadFrom(addr)
 		}
-		tried = append(tried, strings.TrimSpace(err.Error()))
+		text := strings.TrimSpace(err.Error())
+		if !strings.Contains(text, name) {
+			text = strings.TrimSuffix(name+": "+text, ": ")
+		}
+		tried = append(tried, text)
 	}
 	return nil, fmt.Errorf("vk: %w (tried %s)", ErrNoLoader, strings.Join(tried, "; "))
 }

@@ -19,7 +19,10 @@ func loaderNames() []string {
 	return []string{"libvulkan.so.1", "libvulkan.so"}
 }
 
+// openLibrary stays on one thread: dlerror tells a thread of its own failures only.
 func openLibrary(name, symbol string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return 0, err
