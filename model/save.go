@@ -89,11 +89,21 @@ type sessionHeader struct {
 // sessionHeader is that of an empty session. mu is held.
 func (m *Model) sessionHeader() (h sessionHeader, err error) {
 	h = sessionHeader{
-		Magic: sessionMagic, Arithmetic: ArithmeticVersion, Activations: uint32(m.options.Activations),
+		Magic: sessionMagic, Arithmetic: m.arithmetic(), Activations: uint32(m.options.Activations),
 		Keys: uint32(m.options.CacheKeys), Values: uint32(m.options.CacheValues), Len: uint32(binary.Size(h)),
 	}
 	h.Fingerprint, err = m.hashed()
 	return h, err
+}
+
+// approximate marks what an executor made that is not exact, in place of ArithmeticVersion alone.
+const approximate = 1 << 31
+
+func (m *Model) arithmetic() uint32 {
+	if x, ok := m.x.(graph.Approximate); ok && !x.Exact() {
+		return ArithmeticVersion | approximate
+	}
+	return ArithmeticVersion
 }
 
 // mostNote is the size of the longest note, in bytes.
@@ -101,7 +111,8 @@ const mostNote = 64 << 20
 
 // Save writes the session: its tokens, its note and what the model remembers of them, but
 // for earlier snapshots of recurrent state. It can be restored by the same model
-// with the same activations and cache types, on any device.
+// with the same activations and cache types, on any device of the same profile: what an exact
+// device goes on from is exact.
 func (s *Session) Save(w io.Writer) error {
 	m := s.m
 	h, place, err := s.describe()

@@ -30,7 +30,7 @@ const (
 // device.
 type Options struct {
 	Device    string            // "auto", a number or name of Devices, or a UUID
-	Profile   string            // "exact" (default), or "fast", which takes devices that fail an exactness rule
+	Profile   string            // "exact" (default), or "fast", which takes kernels with an error bound, and devices that fail an exactness rule
 	Disable   []string          // off switches, beside those of TERN_DISABLE
 	Force     []string          // features to use although the device does not speed them up
 	Kernels   map[string]string // contract -> implementation to use, "" the base
@@ -39,6 +39,16 @@ type Options struct {
 	Validate  bool              // run under the Khronos validation layer, see Device.Messages
 	Adopt     *Adopt            // use a device that the program has made
 	Test      Test              // for tests
+}
+
+// Forcing returns the options with one implementation forced, and in the profile fast if
+// it has an error bound.
+func (o Options) Forcing(k *spirv.Kernel) Options {
+	o.Kernels = map[string]string{k.Contract: k.Impl}
+	if k.Bound() != "" {
+		o.Profile = "fast"
+	}
+	return o
 }
 
 // Test has hooks that make a healthy device look like others.
@@ -262,6 +272,9 @@ func (d *Device) Plan() *plan.Plan { return d.plan }
 
 // Probe is what the start-up probe found, nil when it is switched off.
 func (d *Device) Probe() *Probe { return d.probe }
+
+// Exact reports whether the device gives the reference's words, as it does but in the profile fast.
+func (d *Device) Exact() bool { return d.opts.Profile != "fast" }
 
 // Limits gives the sizes that buffers and bindings may have, and a tuning's chunk.
 func (d *Device) Limits() graph.Limits {

@@ -43,7 +43,7 @@ func NeedsOf(a *Adopt) (*Needs, error) {
 // needs lists what the plan uses.
 func needs(p *plan.Plan) *Needs {
 	has := func(name string) bool { return slices.Contains(p.Extensions, name) }
-	coop := p.Has("coop16") || p.Has("coop8")
+	coop := slices.ContainsFunc([]string{"coop16", "coop8", "coop16f16", "coop8f16"}, p.Has)
 	var o optional
 	n := &Needs{Family: p.Family, Features: o.chain(uint32(p.API), has, coop), Enabled: p.Features()}
 	o.storage16.StorageBuffer16BitAccess = vk.ToBool32(p.Has("store16"))

@@ -24,13 +24,20 @@ type Kernel struct {
 	Unroll   bool // all loops with a constant number of rounds are unrolled in the words
 	Tile     Tile
 	Needs    []string // device features by short name
-	Class    string   // ClassExact, or bound:REASON
+	Class    string   // ClassExact, or bound:NAME, see Bound
 	Hash     string   // of its file, see Hash
 	Info
 }
 
 // ClassExact is the class of kernels that give their twin's bits everywhere.
 const ClassExact = "exact"
+
+// Bound is the name of the rule that says how far the kernel's words may lie from
+// its twin's, "" for one of class exact. Kernels with a bound are for the profile fast.
+func (k *Kernel) Bound() string {
+	_, name, _ := strings.Cut(k.Class, "bound:")
+	return name
+}
 
 // Tile has the numbers of a kernel's line that describe its shape, in order.
 type Tile []Param
@@ -106,7 +113,7 @@ func (k *Kernel) Reflect(data []byte) (*Info, error) {
 // Lint holds a file of the kernel's kind to what the kernel's class promises.
 func (k *Kernel) Lint(data []byte) error {
 	switch {
-	case k.Class != ClassExact:
+	case k.Bound() != "":
 		return nil
 	case k.IsPTX():
 		return LintExactPTX(data, k.Allow)

@@ -36,7 +36,7 @@ func TestKernels(t *testing.T) {
 		if err := k.Lint(data); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
 		}
-		if k.Class != ClassExact && !strings.HasPrefix(k.Class, "bound:") {
+		if (k.Class == ClassExact) == (k.Bound() != "") {
 			t.Errorf("%s: class %q", k.Name, k.Class)
 		}
 		if k.IsPTX() {

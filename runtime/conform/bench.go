@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -134,6 +135,21 @@ type bench struct {
 	x    graph.Executor
 	buf  graph.Buffer
 	runs int
+
+	bound ref.Bound // of the words of floats that a step writes, nil: they equal the twin's
+	off   distances
+}
+
+// distances are those of words from the twin's, as shares of the bound.
+type distances struct {
+	words    int64
+	sum, top float64
+}
+
+func (d *distances) mean() float64 { return d.sum / max(1, float64(d.words)) }
+
+func (d *distances) add(o distances) {
+	d.words, d.sum, d.top = d.words+o.words, d.sum+o.sum, max(d.top, o.top)
 }
 
 func (b *bench) close() {
@@ -145,8 +161,8 @@ func (b *bench) close() {
 // alignWords is the alignment of bindings, and the least distance between two.
 const alignWords = 64
 
-// check runs a step and returns the first word that differs: of any binding,
-// read-only ones included, or of the guard words around them.
+// check runs a step and returns the first word that differs, or lies beyond the bound:
+// of any binding, read-only ones included, or of the guard words around them.
 func (b *bench) check(ctx context.Context, s *step) (*Failure, error) {
 	b.runs++
 	at := make([]int, len(s.values)) // first word of each binding
@@ -193,7 +209,21 @@ func (b *bench) check(ctx context.Context, s *step) (*Failure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.compare(at, got, want), nil
+	var bound []float32
+	if b.bound != nil {
+		args := make([][]uint32, len(s.values))
+		for i, w := range s.values {
+			args[i] = w.before
+		}
+		bound = b.bound(s.node, args)
+	}
+	var off distances
+	f := s.compare(at, got, want, bound, &off)
+	b.off.add(off)
+	if f == nil && off.mean() > ref.BoundMean {
+		f = &Failure{Err: fmt.Sprintf("words lie %.3f of the bound from the reference in the mean, at most %.3f is right", off.mean(), ref.BoundMean)}
+	}
+	return f, nil
 }
 
 func (b *bench) run(ctx context.Context, g *graph.Graph, image []uint32) ([]uint32, error) {
@@ -213,10 +243,11 @@ func (b *bench) run(ctx context.Context, g *graph.Graph, image []uint32) ([]uint
 }
 
 // compare finds the first wrong word and names the binding that it lies in, or
-// lies closest behind.
-func (s *step) compare(at []int, got, want []uint32) *Failure {
+// lies closest behind. Words of floats that the step writes may lie within bound, if
+// there is one, from what they should be.
+func (s *step) compare(at []int, got, want []uint32, bound []float32, off *distances) *Failure {
 	for i := range want {
-		if got[i] == want[i] {
+		if got[i] == want[i] && bound == nil {
 			continue
 		}
 		binding := 0
@@ -226,13 +257,37 @@ func (s *step) compare(at []int, got, want []uint32) *Failure {
 			}
 		}
 		w := s.values[binding]
-		if k := i - at[binding]; k >= 0 && k < len(w.after) && w.kind == graph.F32 && isNaN(got[i]) && isNaN(want[i]) {
-			continue // NaN bits are nobody's promise
+		k := i - at[binding]
+		if inside := k >= 0 && k < len(w.after); inside && w.kind == graph.F32 {
+			if isNaN(got[i]) && isNaN(want[i]) {
+				continue // NaN bits are nobody's promise
+			}
+			if bound != nil && w.access&graph.Write != 0 && off.within(got[i], want[i], bound[k]) {
+				continue
+			}
+		}
+		if got[i] == want[i] {
+			continue
 		}
 		return &Failure{Binding: binding, Word: i - at[binding], Got: got[i], Want: want[i]}
 	}
 	return nil
 }
+
+// within reports whether a float lies as close to what it should be as the bound says.
+func (d *distances) within(got, want uint32, bound float32) bool {
+	if math.IsInf(float64(bound), 1) {
+		return true
+	}
+	g, w := float64(math.Float32frombits(got)), float64(math.Float32frombits(want))
+	if share := math.Abs(g-w) / float64(bound); share <= 1 {
+		d.add(distances{1, share, share})
+		return true
+	}
+	return !finite(w) && !finite(g)
+}
+
+func finite(x float64) bool { return x-x == 0 }
 
 func isNaN(w uint32) bool { return w&0x7fff_ffff > 0x7f80_0000 }
 

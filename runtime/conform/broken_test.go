@@ -52,6 +52,8 @@ func TestBrokenKernelsAreNamed(t *testing.T) {
 		"silu_mul_i8":        {"the last bit of a coefficient of exp2", 0x3e75fdf0, 0x3e75fdf1},
 		"attention_part_f16": {"the rounding of weights", 0x400, 0x3ff},
 		"qkv_rope_cache_f16": {"ties of halves go down", 0xfff, 0xffe},
+		// Of a bound, where the device has such matrices.
+		"attention_f16__coop8": {"sums so far halved for every step that a row's exponent stays", 0x3f800000, 0x3f000000},
 	} {
 		t.Run(kernel, func(t *testing.T) {
 			dir := t.TempDir()
@@ -60,8 +62,8 @@ func TestBrokenKernelsAreNamed(t *testing.T) {
 			}
 			report, err := Run(context.Background(), Options{
 				Select: func(k *spirv.Kernel) bool { return k.Name == kernel || k.Name == "pick_rows_f32" }, Cases: 40, Work: 1 << 21,
-				Open: func(force map[string]string) (graph.Executor, error) {
-					return runtime.Open(runtime.Options{Kernels: force, KernelDir: dir, CacheDir: "off"})
+				Open: func(k *spirv.Kernel) (graph.Executor, error) {
+					return runtime.Open(runtime.Options{KernelDir: dir, CacheDir: "off"}.Forcing(k))
 				},
 			})
 			if err != nil {
@@ -70,6 +72,9 @@ func TestBrokenKernelsAreNamed(t *testing.T) {
 			broken, whole := report.Results[0], report.Results[1]
 			if broken.Kernel() != kernel {
 				broken, whole = whole, broken
+			}
+			if broken.Failed+broken.Cases == 0 {
+				t.Skip(broken.String())
 			}
 			if broken.Failed == 0 {
 				t.Errorf("%s: nothing was noticed in %d cases", c.what, broken.Cases)

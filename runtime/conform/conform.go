@@ -20,10 +20,9 @@ import (
 
 // Options say what is held to the reference, and how long.
 type Options struct {
-	// Open opens the executor under test with implementations forced by
-	// contract ("" is the base), for domains beyond the bounds of their lines too.
-	// Each implementation gets an executor of its own.
-	Open func(kernels map[string]string) (graph.Executor, error)
+	// Open opens the executor under test with an implementation forced, for domains
+	// beyond the bounds of its line too, in the profile fast if it has a bound.
+	Open func(k *spirv.Kernel) (graph.Executor, error)
 	// Select, when not nil, says which implementations to run; see Named.
 	Select func(*spirv.Kernel) bool
 	// Replaced has the files of kernels, by name, that Open takes in place of the
@@ -74,7 +73,10 @@ type Result struct {
 	Products int64         `json:"products"` // of these, words of rows of at least 64 random weights
 	Failed   int           `json:"failed"`   // cases with a difference, complaints of the lint and of the validation layer
 	Failures []Failure     `json:"failures,omitempty"`
-	Skipped  string        `json:"skipped,omitempty"` // why nothing, or less than asked for, was run
+	Bound    string        `json:"bound,omitempty"`    // by which the kernel is held to the reference, instead of word by word
+	Farthest float64       `json:"farthest,omitempty"` // from the reference, of 1, the bound
+	Mean     float64       `json:"mean,omitempty"`     // and the mean of these
+	Skipped  string        `json:"skipped,omitempty"`  // why nothing, or less than asked for, was run
 	Elapsed  time.Duration `json:"elapsed_ns"`
 }
 
@@ -96,6 +98,9 @@ func (r *Result) String() string {
 	s := fmt.Sprintf("pass %-32s %d cases, %d words, %.1f s", r.Kernel(), r.Cases, r.Words, r.Elapsed.Seconds())
 	if r.Products > 0 {
 		s += fmt.Sprintf(", %d products", r.Products)
+	}
+	if r.Bound != "" {
+		s += fmt.Sprintf(", at most %.3f of the bound, %.4f in the mean", r.Farthest, r.Mean)
 	}
 	if r.Skipped != "" {
 		s += " (" + r.Skipped + ")"
@@ -127,7 +132,7 @@ func (r *Report) Failed() bool {
 
 // Summary counts, for people.
 func (r *Report) Summary() string {
-	var passed, failed, skipped int
+	var passed, bounded, failed, skipped int
 	var words, products int64
 	for _, k := range r.Results {
 		switch {
@@ -135,12 +140,18 @@ func (r *Report) Summary() string {
 			failed++
 		case k.Cases == 0:
 			skipped++
+		case k.Bound != "":
+			bounded++
 		default:
 			passed++
 		}
 		words, products = words+k.Words, products+k.Products
 	}
-	return fmt.Sprintf("%d implementations equal the reference, %d fail, %d skipped; %d words, %d products", passed, failed, skipped, words, products)
+	s := fmt.Sprintf("%d implementations equal the reference, %d fail, %d skipped; %d words, %d products", passed, failed, skipped, words, products)
+	if bounded > 0 {
+		s += fmt.Sprintf("; %d implementations within their bounds", bounded)
+	}
+	return s
 }
 
 // keptFailures is the number of failures that a result spells out.
@@ -212,11 +223,8 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 }
 
 func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, executor string, err error) {
-	r = Result{Contract: k.Contract, Impl: k.Impl}
+	r = Result{Contract: k.Contract, Impl: k.Impl, Bound: k.Bound()}
 	switch {
-	case k.Class != spirv.ClassExact:
-		r.Skipped = "not exact: " + k.Class
-		return r, "", nil
 	case spaces[k.Contract] == nil:
 		r.Skipped = "the suite has no cases for the contract"
 		return r, "", nil
@@ -228,7 +236,7 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			r.fail(Failure{Case: "lint", Err: err.Error()})
 		}
 	}
-	x, err := opts.Open(map[string]string{k.Contract: k.Impl})
+	x, err := opts.Open(k)
 	if errors.Is(err, graph.ErrUnsupported) {
 		r.Skipped = err.Error()
 		return r, "", nil
@@ -244,7 +252,7 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			}
 		}()
 	}
-	bench := &bench{x: x}
+	bench := &bench{x: x, bound: ref.BoundOf(k.Bound())}
 	defer bench.close()
 	if opts.Vectors != nil && !opts.Shapes {
 		list, err := vectors(opts.Vectors, k.Contract)
@@ -285,6 +293,7 @@ func runKernel(ctx context.Context, opts Options, k *spirv.Kernel) (r Result, ex
 			others++
 		}
 	}
+	r.Farthest, r.Mean = bench.off.top, bench.off.mean()
 	var left []string
 	if r.Cases+large+small+others == 0 {
 		left = append(left, fmt.Sprintf("no case from %d on is within the bounds", opts.First))

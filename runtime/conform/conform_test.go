@@ -2,6 +2,8 @@ package conform
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ import (
 // are well made.
 func TestReference(t *testing.T) {
 	for _, opts := range []Options{{Select: mainContracts, Cases: 40, Work: 1 << 22}, {Select: otherFormats, Cases: 6, Work: 1 << 19}} {
-		opts.Open = func(map[string]string) (graph.Executor, error) { return ref.New(), nil }
+		opts.Open = func(*spirv.Kernel) (graph.Executor, error) { return ref.New(), nil }
 		opts.Vectors, opts.Seed = kernels.Files, 1
 		report, err := Run(context.Background(), opts)
 		if err != nil {
@@ -41,8 +43,8 @@ func TestTotalIsShared(t *testing.T) {
 	}
 	report, err := Run(context.Background(), Options{
 		Select: some, Total: total, Cases: 1000, Work: 1 << 17,
-		Open: func(force map[string]string) (graph.Executor, error) {
-			if force["mul_mat_q2_0_i8"] == "dot" {
+		Open: func(k *spirv.Kernel) (graph.Executor, error) {
+			if k.Impl == "dot" {
 				return nil, graph.ErrUnsupported
 			}
 			return ref.New(), nil
@@ -77,7 +79,7 @@ func TestOfOneDimension(t *testing.T) {
 		const cases = 30
 		r, _, err := runKernel(context.Background(), Options{
 			Vectors: kernels.Files, Seed: 1, Cases: cases, Work: 1 << 24,
-			Open: func(map[string]string) (graph.Executor, error) { return x, nil },
+			Open: func(*spirv.Kernel) (graph.Executor, error) { return x, nil },
 		}, &k)
 		if err != nil || r.Failed > 0 {
 			t.Fatalf("%v, %v", r, err)
@@ -104,6 +106,66 @@ func (w *watched) Compile(g *graph.Graph) (graph.Program, error) {
 	return w.Executor.Compile(g)
 }
 
+// A kernel with a bound passes while its words are near the reference's, and only then.
+func TestBound(t *testing.T) {
+	base, ok := spirv.Lookup("attention_f16")
+	if !ok {
+		t.Fatal("no attention_f16")
+	}
+	k := *base
+	k.Class = "bound:attention"
+	for _, c := range []struct {
+		name   string
+		change func(word uint32) uint32
+		want   string // of the first failure
+	}{
+		{"equal", func(w uint32) uint32 { return w }, ""},
+		{"near", func(w uint32) uint32 { return scaledWord(w, 1+0x1p-15) }, ""},
+		{"farther in the mean", func(w uint32) uint32 { return scaledWord(w, 1+0x1p-10) }, "in the mean, at most"},
+		{"far", func(w uint32) uint32 { return scaledWord(w, 1+0x1p-3) }, "binding 3"},
+		{"not finite", func(uint32) uint32 { return 0x7fc0_0000 }, "binding 3"},
+		{"not finite where it should be", func(w uint32) uint32 {
+			if isNaN(w) {
+				return 0
+			}
+			return w
+		}, "binding 3"},
+	} {
+		r, _, err := runKernel(context.Background(), Options{
+			Seed: 1, Cases: 60, Work: 1 << 19,
+			Open: func(*spirv.Kernel) (graph.Executor, error) {
+				return &changed{watched{Executor: ref.New()}, c.change}, nil
+			},
+		}, &k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (c.want == "") != (r.Failed == 0) || c.want != "" && !strings.Contains(r.Failures[0].String(), c.want) {
+			t.Errorf("%s: %v", c.name, r.String())
+		}
+	}
+}
+
+func scaledWord(w uint32, by float32) uint32 {
+	return math.Float32bits(math.Float32frombits(w) * by)
+}
+
+// changed gives other words for the last binding of its last node.
+type changed struct {
+	watched
+	word func(uint32) uint32
+}
+
+func (c *changed) Read(b graph.Buffer, at uint64, data []byte) error {
+	err := c.Executor.Read(b, at, data)
+	args := c.nodes[len(c.nodes)-1].Args
+	v := args[len(args)-1].Value
+	for i := v.Offset - at; i < v.Offset-at+v.Bytes; i += 4 {
+		binary.LittleEndian.PutUint32(data[i:], c.word(binary.LittleEndian.Uint32(data[i:])))
+	}
+	return err
+}
+
 // Least leaves out small cases of products, and none of other contracts.
 func TestLeast(t *testing.T) {
 	some, err := Named("mul_mat_q2_0_i8", "dequant_q2_0")
@@ -113,7 +175,7 @@ func TestLeast(t *testing.T) {
 	const least, cases = 1000, 40
 	report, err := Run(context.Background(), Options{
 		Select: func(k *spirv.Kernel) bool { return some(k) && k.Impl == "" }, Cases: cases, Least: least, Work: 1 << 22,
-		Open: func(map[string]string) (graph.Executor, error) { return ref.New(), nil },
+		Open: func(*spirv.Kernel) (graph.Executor, error) { return ref.New(), nil },
 	})
 	if err != nil {
 		t.Fatal(err)

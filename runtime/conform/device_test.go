@@ -46,9 +46,8 @@ func open(t *testing.T, opts runtime.Options) (*runtime.Device, error) {
 func run(t *testing.T, opts Options, device runtime.Options) {
 	t.Helper()
 	opts.Vectors = kernels.Files
-	opts.Open = func(force map[string]string) (graph.Executor, error) {
-		device.Kernels = force
-		d, err := open(t, device)
+	opts.Open = func(k *spirv.Kernel) (graph.Executor, error) {
+		d, err := open(t, device.Forcing(k))
 		if err != nil {
 			return nil, err
 		}

@@ -64,6 +64,12 @@ type Checker interface {
 	Reserve(need [NumPurposes]uint64)
 }
 
+// Approximate is implemented by executors that may give other words than the reference.
+type Approximate interface {
+	// Exact reports whether all words are the reference's nevertheless.
+	Exact() bool
+}
+
 // Repeater is implemented by executors on which a program can go on from what it chose.
 type Repeater interface {
 	// Repeat runs a program so many times in one submission, each run but the first with

@@ -58,7 +58,7 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 	l := &p.Limits
 	size := k.LocalSize
 	switch {
-	case k.Class != spirv.ClassExact && !p.fast:
+	case k.Bound() != "" && !p.fast:
 		return "belongs to --profile fast"
 	case p.API < api:
 		return fmt.Sprintf("needs Vulkan %v, the device has %v", api, p.API)

@@ -27,6 +27,8 @@ var features = []feature{
 	{"dot", "", func(s *Snapshot) bool { return s.Dot && s.DotAccelerated }, func(s *Snapshot) bool { return s.Dot }},
 	{"coop16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{16, 16, 32, Sint8, Sint8, Sint32, Sint32}) }, nil},
 	{"coop8", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{8, 8, 8, Sint8, Sint8, Sint32, Sint32}) }, nil},
+	{"coop16f16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{16, 16, 16, Float16, Float16, Float32, Float32}) }, nil},
+	{"coop8f16", "coopmat", func(s *Snapshot) bool { return s.coop(CoopShape{8, 8, 8, Float16, Float16, Float32, Float32}) }, nil},
 	{"sg4", "subgroup", subgroup(4), nil},
 	{"sg8", "subgroup", subgroup(8), nil},
 	{"sg16", "subgroup", subgroup(16), nil},
@@ -71,7 +73,7 @@ func shared(n uint32) func(*Snapshot) bool {
 }
 
 func (s *Snapshot) coop(want CoopShape) bool {
-	return s.CoopMatrix && s.Int8 && slices.Contains(s.Coop, want)
+	return s.CoopMatrix && slices.Contains(s.Coop, want)
 }
 
 // Off switches that are no feature words: parts of the runtime.
@@ -218,9 +220,10 @@ func New(s Snapshot, c Config) (*Plan, error) {
 			p.features[f.word] = true
 		}
 	}
-	if !p.features["int8"] {
-		p.off("coop16", "it needs int8")
-		p.off("coop8", "it needs int8")
+	for _, of := range [][2]string{{"coop16", "int8"}, {"coop8", "int8"}, {"coop16f16", "f16"}, {"coop8f16", "f16"}} {
+		if !p.features[of[1]] {
+			p.off(of[0], "it needs "+of[1])
+		}
 	}
 	for contract, impl := range c.Kernels {
 		if err := p.checkOverride(contract, impl); err != nil {

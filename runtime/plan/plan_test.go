@@ -87,9 +87,10 @@ func TestFeatures(t *testing.T) {
 		c    Config
 		want string
 	}{
-		{"h200", h200(), Config{}, "coop16 dot f16 int8 local1024 local256 local512 sg32 shared32k shared48k store16 store8"},
+		{"h200", h200(), Config{}, "coop16 coop16f16 dot f16 int8 local1024 local256 local512 sg32 shared32k shared48k store16 store8"},
 		{"h200 without", h200(), Config{Disable: []string{"coopmat", "f16", "local", "shared", "store8", "store16"}}, "dot int8 sg32"},
-		{"coop needs int8", h200(), Config{Disable: []string{"int8", "local", "shared", "subgroup"}}, "dot f16 store16 store8"},
+		{"coop needs int8", h200(), Config{Disable: []string{"int8", "local", "shared", "subgroup"}}, "coop16f16 dot f16 store16 store8"},
+		{"coop needs f16", h200(), Config{Disable: []string{"f16", "local", "shared", "subgroup"}}, "coop16 dot int8 store16 store8"},
 		{"unaccelerated dot", cpu(), Config{Disable: []string{"local", "shared"}}, "f16 int8 sg8 store16 store8"},
 		{"forced dot", cpu(), Config{Disable: []string{"local", "shared"}, Force: []string{"dot"}}, "dot f16 int8 sg8 store16 store8"},
 		{"forced and disabled dot", cpu(), Config{Disable: []string{"local", "shared", "dot"}, Force: []string{"dot"}}, "f16 int8 sg8 store16 store8"},
@@ -105,13 +106,13 @@ func TestFeatures(t *testing.T) {
 		{"kernels in PTX without addresses", blind, Config{Disable: off}, "sg32"},
 		{"kernels in PTX of another vendor", other, Config{Disable: off}, "resident sg32"},
 		{"adopted without kernels in PTX", importing(), Config{Enabled: []string{"resident"}, Disable: off}, "resident sg32"},
-		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 dot f16 int8 sg32 store16 store8"},
+		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 coop16f16 dot f16 int8 sg32 store16 store8"},
 	} {
 		if got := strings.Join(made(t, c.s, c.c).Features(), " "); got != c.want {
 			t.Errorf("%s: features %s, want %s", c.name, got, c.want)
 		}
 	}
-	p := made(t, h200(), Config{Disable: []string{"coopmat"}})
+	p := made(t, h200(), Config{Disable: []string{"coop16"}})
 	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "coop16 is off") {
 		t.Errorf("notes %q", p.Notes)
 	}
@@ -126,7 +127,7 @@ func TestWords(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := ParseWords("int8,warp")
-	if err == nil || !strings.Contains(err.Error(), `"warp"`) || !strings.Contains(err.Error(), "coop16, coop8, coopmat") {
+	if err == nil || !strings.Contains(err.Error(), `"warp"`) || !strings.Contains(err.Error(), "coop8, coop8f16, coopmat") {
 		t.Errorf("unknown word: %v", err)
 	}
 	if _, err := New(h200(), Config{Disable: []string{"nothing"}}); err == nil {
@@ -177,7 +178,7 @@ func TestChoose(t *testing.T) {
 	modern := kernel("mm__modern", nil)
 	modern.Env = "vulkan1.3"
 	bound := kernel("mm__half", nil)
-	bound.Class = "bound:f16 sums"
+	bound.Class = "bound:attention"
 	old := h200()
 	old.API = MakeVersion(1, 2, 0)
 	many := kernel("mm__many", nil)

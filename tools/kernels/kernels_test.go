@@ -15,7 +15,7 @@ func TestReadList(t *testing.T) {
 	kernels, err := readList(strings.NewReader(`
 # comment
 mul_mat_q2_0_i8__coop mul_mat T=int8,@env=vulkan1.3,@fma,FAST x=32,minn=0x10 int8,coop exact
-mul_mat_q2_0_i8 mul_mat - - - bound:why # trailing
+mul_mat_q2_0_i8 mul_mat - - - bound:attention # trailing
 `), "kernels.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ mul_mat_q2_0_i8 mul_mat - - - bound:why # trailing
 	if a.Tile.Get("x", 0) != 32 || a.Tile.Get("minn", 0) != 16 || a.Tile.Get("absent", 7) != 7 {
 		t.Errorf("tile %v", a.Tile)
 	}
-	if b.Impl != "" || b.Env != defaultEnv || b.Class != "bound:why" || b.Defines != nil || b.Tile != nil || b.Needs != nil {
+	if b.Impl != "" || b.Env != defaultEnv || b.Class != "bound:attention" || b.Defines != nil || b.Tile != nil || b.Needs != nil {
 		t.Errorf("second kernel: %+v", *b)
 	}
 }
@@ -48,6 +48,7 @@ func TestReadListRefuses(t *testing.T) {
 		{"a___b b - - - exact", "kernel name"},
 		{"a b.comp - - - exact", "without .comp"},
 		{"a b - - - fast", "class"},
+		{"a b - - - bound:none", "class"},
 		{"a b @x - - exact", "unknown setting @x"},
 		{"a b - x=y - exact", "KEY=NUMBER"},
 		{"a b.cu @unroll - - exact", "setting @unroll is for shaders"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ternvk/tern/runtime/ref"
 	"github.com/ternvk/tern/spirv"
 )
 
@@ -50,7 +51,6 @@ func readList(r io.Reader, path string) ([]*spirv.Kernel, error) {
 var (
 	nameRule   = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*(__[a-z0-9]+(_[a-z0-9]+)*)?$`)
 	sourceRule = regexp.MustCompile(`^[a-z0-9_/]+(\.cu)?$`)
-	boundRule  = regexp.MustCompile(`^bound:.+$`)
 )
 
 func readLine(columns []string) (*spirv.Kernel, error) {
@@ -65,8 +65,8 @@ func readLine(columns []string) (*spirv.Kernel, error) {
 	if !sourceRule.MatchString(k.Source) {
 		return nil, fmt.Errorf("source %q: name the shader without .comp, or a CUDA source NAME.cu", k.Source)
 	}
-	if k.Class != spirv.ClassExact && !boundRule.MatchString(k.Class) {
-		return nil, fmt.Errorf("class %q is neither exact nor bound:REASON", k.Class)
+	if k.Class != spirv.ClassExact && ref.BoundOf(k.Bound()) == nil {
+		return nil, fmt.Errorf("class %q is neither exact nor bound:NAME with a NAME of runtime/ref", k.Class)
 	}
 	if k.IsPTX() {
 		k.Env = ""

@@ -148,7 +148,7 @@ func (d *device) table(w io.Writer) error {
 	fmt.Fprintf(lines, "kernel\tsubgroup\t%s\n", strings.ToLower(strings.Join(strings.Split(strings.ReplaceAll(strings.Join(columns, "\t"), " ", "-"), "\t"), "\t")))
 	var errs []error
 	for _, k := range shaders() {
-		p, err := plan.New(d.snapshot, plan.Config{Force: []string{"dot", "resident"}, Kernels: map[string]string{k.Contract: k.Impl}})
+		p, err := plan.New(d.snapshot, plan.Config{Fast: true, Force: []string{"dot", "resident"}, Kernels: map[string]string{k.Contract: k.Impl}})
 		if err != nil {
 			fmt.Fprintf(lines, "%s\t%v\n", k.Name, err)
 			continue

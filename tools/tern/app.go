@@ -49,7 +49,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVarP(&a.model, "model", "m", "", "GGUF `file` of the model, a name that was pulled, or synth:SHAPE[:TYPE] for noise in that shape (default: the embedded model)")
 	f.StringVar(&a.device, "device", autoDevice, "number, name or UUID of a Vulkan device, \"reference\" or \"auto\"")
-	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes devices that break a rule of exact arithmetic")
+	f.StringVar(&a.profile, "profile", "exact", "exact, or fast, which also takes kernels that are exact but for a bound, and devices that break a rule")
 	f.StringVar(&a.activations, "activations", "int8", "activations of matrix products: int8, f16 or f32")
 	f.IntVarP(&a.context, "context", "c", 0, fmt.Sprintf("`positions` of context, -1: the most that fit the device (default: the model's, at most %d)", defaultContext))
 	f.StringVar(&a.cacheKeys, "cache-type-k", "f16", "how keys are cached: f16, q8_0 or q4_0")

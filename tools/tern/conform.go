@@ -111,7 +111,7 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 	if o.Select, err = f.selection(o.Replaced); err != nil {
 		return usageError{err}
 	}
-	o.Open = func(force map[string]string) (graph.Executor, error) {
+	o.Open = func(k *spirv.Kernel) (graph.Executor, error) {
 		if a.device == referenceDevice {
 			return ref.New(), nil
 		}
@@ -119,8 +119,8 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 		if err != nil {
 			return nil, err
 		}
-		options.Kernels, options.Force = force, []string{"dot"} // slow is no reason not to check
-		d, err := runtime.Open(options)
+		options.Force = []string{"dot"} // slow is no reason not to check
+		d, err := runtime.Open(options.Forcing(k))
 		if err != nil {
 			return nil, err
 		}
