@@ -182,7 +182,7 @@ func (d *download) connect(ctx context.Context) error {
 	if err := d.accept(resp, told); err != nil {
 		return err
 	}
-	return stalled(ctx, d.read(resp.Body, func() { watch.Reset(d.stall()) }))
+	return stalled(ctx, d.read(ctx, resp.Body, func() { watch.Reset(d.stall()) }))
 }
 
 func stalled(ctx context.Context, err error) error {
@@ -278,10 +278,11 @@ func contentRange(text string) (from, total int64, ok bool) {
 }
 
 // read appends a body to the part. A body that ends early is an error, one that goes on
-// behind the end is of another file.
-func (d *download) read(body io.Reader, alive func()) error {
+// behind the end is of another file. What a cancelled connection still holds is not
+// waited for.
+func (d *download) read(ctx context.Context, body io.Reader, alive func()) error {
 	piece := make([]byte, 256<<10)
-	for {
+	for ctx.Err() == nil {
 		n, err := body.Read(piece)
 		if n > 0 {
 			alive()
@@ -306,6 +307,7 @@ func (d *download) read(body io.Reader, alive func()) error {
 			return err
 		}
 	}
+	return ctx.Err()
 }
 
 // check compares the sum of what is there.

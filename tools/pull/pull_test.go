@@ -30,7 +30,8 @@ type server struct {
 	requests, bytes atomic.Int64
 	// fault may answer a request for bytes, and says whether it did.
 	fault  func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool
-	silent bool // does not tell the sum
+	silent bool          // does not tell the sum
+	stall  time.Duration // after which its pullers give a connection up; 0: what is usual
 }
 
 const file = "Model-Q2_0_g64.gguf"
@@ -96,9 +97,9 @@ func content(n int) []byte {
 
 func puller(t *testing.T, mirrors ...*server) *Puller {
 	t.Helper()
-	p := &Puller{Dir: filepath.Join(t.TempDir(), "модели 模型 ☃"), Stall: 300 * time.Millisecond, Wait: time.Millisecond, Log: func(text string) { t.Log(text) }}
+	p := &Puller{Dir: filepath.Join(t.TempDir(), "модели 模型 ☃"), Wait: time.Millisecond, Log: func(text string) { t.Log(text) }}
 	for _, m := range mirrors {
-		p.Mirrors = append(p.Mirrors, m.URL+"/")
+		p.Mirrors, p.Stall = append(p.Mirrors, m.URL+"/"), max(p.Stall, m.stall)
 	}
 	return p
 }
@@ -232,13 +233,15 @@ func TestPullInterrupted(t *testing.T) {
 	}
 }
 
+// lie is what a server does wrong.
+type lie struct {
+	fault func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool
+	err   error // nil: it arrives
+}
+
 // Servers that lie.
 func TestPullLies(t *testing.T) {
-	data := content(300_000)
-	for name, c := range map[string]struct {
-		fault func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool
-		err   error // nil: it arrives
-	}{
+	tryLies(t, 0, map[string]lie{
 		"wrong bytes once": {func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool {
 			if n == 1 {
 				w.Write(bytes.Repeat([]byte{1}, len(s.data)))
@@ -260,16 +263,6 @@ func TestPullLies(t *testing.T) {
 				}
 			}
 		}, ErrHash},
-		"a length too long, and silence": {func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool {
-			if n > 2 {
-				return false
-			}
-			w.Header().Set("Content-Length", "400000")
-			w.Write(s.data[:200_000])
-			w.(*counter).ResponseWriter.(http.Flusher).Flush()
-			<-r.Context().Done()
-			return true
-		}, nil},
 		"a length too short": {func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool {
 			if n == 1 {
 				w.Header().Set("Content-Length", "1000")
@@ -306,10 +299,6 @@ func TestPullLies(t *testing.T) {
 			}
 			return false
 		}, nil},
-		"nothing ever": {func(s *server, _ int64, w http.ResponseWriter, r *http.Request) bool {
-			<-r.Context().Done()
-			return true
-		}, ErrGaveUp},
 		"an empty file": {func(s *server, _ int64, w http.ResponseWriter, r *http.Request) bool { return true }, ErrGaveUp},
 		"500 twice": {func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool {
 			if n < 3 {
@@ -321,11 +310,36 @@ func TestPullLies(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 			return true
 		}, ErrNotFound},
-	} {
+	})
+}
+
+// Servers that say nothing any more.
+func TestPullSilence(t *testing.T) {
+	tryLies(t, 300*time.Millisecond, map[string]lie{
+		"a length too long, and silence": {func(s *server, n int64, w http.ResponseWriter, r *http.Request) bool {
+			if n > 2 {
+				return false
+			}
+			w.Header().Set("Content-Length", "400000")
+			w.Write(s.data[:200_000])
+			w.(*counter).ResponseWriter.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
+		}, nil},
+		"nothing ever": {func(s *server, _ int64, w http.ResponseWriter, r *http.Request) bool {
+			<-r.Context().Done()
+			return true
+		}, ErrGaveUp},
+	})
+}
+
+func tryLies(t *testing.T, stall time.Duration, lies map[string]lie) {
+	data := content(300_000)
+	for name, c := range lies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, data)
-			s.fault = c.fault
+			s.fault, s.stall = c.fault, stall
 			if c.err != nil {
 				fails(t, puller(t, s), whole, c.err)
 				if n := s.requests.Load(); n > 6 {
@@ -341,15 +355,18 @@ func TestPullLies(t *testing.T) {
 	}
 }
 
-// A slow server is waited for as long as bytes come.
+// A slow server is waited for as long as bytes come, in all for longer than a silence may
+// last; between two of them much less goes by, on a busy machine too.
 func TestPullSlow(t *testing.T) {
+	t.Parallel()
 	s := serve(t, content(4000))
+	s.stall = 2 * time.Second
 	s.fault = func(s *server, _ int64, w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Length", strconv.Itoa(len(s.data)))
 		for i := 0; i < len(s.data); i += 500 {
 			w.Write(s.data[i:][:500])
 			w.(*counter).ResponseWriter.(http.Flusher).Flush()
-			time.Sleep(80 * time.Millisecond)
+			time.Sleep(s.stall / 7)
 		}
 		return true
 	}

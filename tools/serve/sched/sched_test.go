@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ternvk/tern/model"
@@ -236,47 +237,50 @@ func TestManyClientsEqualOne(t *testing.T) {
 	}
 }
 
-// A full queue refuses at once, and nobody waits longer than allowed.
+// A full queue refuses at once, and nobody waits longer than allowed. The clock stands
+// still while anything runs: a busy machine changes nothing.
 func TestQueueIsBounded(t *testing.T) {
-	e := engine(t, ref.New(), "tiny", Config{Context: 4096, Parallel: 1, Chunk: 128, Queue: 2, MaxWait: 300 * time.Millisecond,
-		Observe: Observer{Step: func(int, int, time.Duration) { time.Sleep(time.Millisecond) }}}) // or the first is done before the others give up
-	long := Request{Prompt: []int32{1, 2}, Client: "a"}
-	running, err := e.Submit(t.Context(), long)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := running.Next(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var waiting []*Stream
-	for range 2 {
-		s, err := e.Submit(t.Context(), long)
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(t, ref.New(), "tiny", Config{Context: 4096, Parallel: 1, Chunk: 128, Queue: 2, MaxWait: 300 * time.Millisecond,
+			Observe: Observer{Step: func(int, int, time.Duration) { time.Sleep(time.Millisecond) }}}) // or the first is done before the others give up
+		long := Request{Prompt: []int32{1, 2}, Client: "a"}
+		running, err := e.Submit(t.Context(), long)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting = append(waiting, s)
-	}
-	if s := e.Status(); s.Waiting != 2 {
-		t.Errorf("%d wait", s.Waiting)
-	}
-	if _, err := e.Submit(t.Context(), long); !errors.Is(err, ErrBusy) {
-		t.Errorf("a third waiting request: %v", err)
-	}
-	for _, s := range waiting {
-		if _, err := s.Next(t.Context()); !errors.Is(err, ErrBusy) {
-			t.Errorf("after the longest wait: %v", err)
+		if _, err := running.Next(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := running.Next(t.Context()); err != nil {
-		t.Errorf("the running request: %v", err)
-	}
-	e.Close()
-	if _, err := collect(t.Context(), running); !errors.Is(err, ErrClosed) {
-		t.Errorf("the running request after Close: %v", err)
-	}
-	if _, err := e.Submit(t.Context(), long); !errors.Is(err, ErrClosed) {
-		t.Errorf("a request after Close: %v", err)
-	}
+		var waiting []*Stream
+		for range 2 {
+			s, err := e.Submit(t.Context(), long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting = append(waiting, s)
+		}
+		if s := e.Status(); s.Waiting != 2 {
+			t.Errorf("%d wait", s.Waiting)
+		}
+		if _, err := e.Submit(t.Context(), long); !errors.Is(err, ErrBusy) {
+			t.Errorf("a third waiting request: %v", err)
+		}
+		for _, s := range waiting {
+			if _, err := s.Next(t.Context()); !errors.Is(err, ErrBusy) {
+				t.Errorf("after the longest wait: %v", err)
+			}
+		}
+		if _, err := running.Next(t.Context()); err != nil {
+			t.Errorf("the running request: %v", err)
+		}
+		e.Close()
+		if _, err := collect(t.Context(), running); !errors.Is(err, ErrClosed) {
+			t.Errorf("the running request after Close: %v", err)
+		}
+		if _, err := e.Submit(t.Context(), long); !errors.Is(err, ErrClosed) {
+			t.Errorf("a request after Close: %v", err)
+		}
+	})
 }
 
 // Of those that wait, clients with less running come first, and by turns.
@@ -498,33 +502,35 @@ func TestDeviceLost(t *testing.T) {
 // An idle model is unloaded, and a request loads it again. A model that cannot be
 // loaded fails its request and no other. BL-61.
 func TestUnloadWhenIdle(t *testing.T) {
-	data := noise(t, "tiny")
-	var open64, loads atomic.Int64
-	cfg := Config{Context: 64, Parallel: 2, Chunk: 128, Queue: 4, KeepAlive: 30 * time.Millisecond}
-	cfg.Load = func(context.Context) (Loaded, error) {
-		if loads.Add(1) == 2 {
-			return Loaded{}, graph.ErrOutOfMemory
+	synctest.Test(t, func(t *testing.T) {
+		data := noise(t, "tiny")
+		var open64, loads atomic.Int64
+		cfg := Config{Context: 64, Parallel: 2, Chunk: 128, Queue: 4, KeepAlive: 30 * time.Millisecond}
+		cfg.Load = func(context.Context) (Loaded, error) {
+			if loads.Add(1) == 2 {
+				return Loaded{}, graph.ErrOutOfMemory
+			}
+			open64.Add(1)
+			m := open(t, ref.New(), data, cfg)
+			return Loaded{m, func() error { open64.Add(-1); return m.Close() }}, nil
 		}
-		open64.Add(1)
-		m := open(t, ref.New(), data, cfg)
-		return Loaded{m, func() error { open64.Add(-1); return m.Close() }}, nil
-	}
-	e := engine(t, nil, "tiny", cfg)
-	for i := range 4 {
-		s, err := e.Submit(t.Context(), Request{Prompt: []int32{1}, Limit: 2})
-		if err != nil {
-			t.Fatal(err)
+		e := engine(t, nil, "tiny", cfg)
+		for i := range 4 {
+			s, err := e.Submit(t.Context(), Request{Prompt: []int32{1}, Limit: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := collect(t.Context(), s); errors.Is(err, graph.ErrOutOfMemory) != (i == 1) {
+				t.Errorf("request %d: %v", i, err)
+			}
+			for e.Status().Loaded {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if n := open64.Load(); n != 0 {
+				t.Errorf("%d models are open", n)
+			}
 		}
-		if _, err := collect(t.Context(), s); errors.Is(err, graph.ErrOutOfMemory) != (i == 1) {
-			t.Errorf("request %d: %v", i, err)
-		}
-		for e.Status().Loaded {
-			time.Sleep(5 * time.Millisecond)
-		}
-		if n := open64.Load(); n != 0 {
-			t.Errorf("%d models are open", n)
-		}
-	}
+	})
 }
 
 // Log probabilities are a distribution's, the likeliest in order.
