@@ -84,7 +84,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 50 { // goroutines take a moment to end
+	for range 1000 { // goroutines take a moment to end
 		if after = holds(t, path); after == before {
 			break
 		}

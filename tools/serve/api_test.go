@@ -182,17 +182,13 @@ func TestHangUpAndFullQueue(t *testing.T) {
 			done <- err
 		}()
 	}
-	for c.engine.Status().Waiting < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "two wait", func() bool { return c.engine.Status().Waiting == 2 })
 	full, err := c.send(t.Context(), "POST", "/v1/chat/completions", user("x"))
 	if err != nil || full.StatusCode != http.StatusServiceUnavailable || full.Header.Get("Retry-After") == "" {
 		t.Errorf("a full queue: %v, %v", full, err)
 	}
 	hangUp()
-	for c.engine.Status().Waiting == 2 { // the next one runs
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "the next one runs", func() bool { return c.engine.Status().Waiting < 2 })
 	leave()
 	for range 2 {
 		if err := <-done; err == nil {
@@ -201,16 +197,9 @@ func TestHangUpAndFullQueue(t *testing.T) {
 	}
 	c.waitIdle()
 	c.post("/v1/completions", dict{"prompt": "x", "max_tokens": 1})
-	n := 0.0
-	for range 200 { // they are counted a little later than they end
-		if n = metric(t, c, `tern_requests_total{code="499",endpoint="POST /v1/completions"}`); n == 3 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n != 3 {
-		t.Errorf("%g requests whose client left, want 3", n)
-	}
+	until(t, "three clients left", func() bool { // they are counted a little later than they end
+		return metric(t, c, `tern_requests_total{code="499",endpoint="POST /v1/completions"}`) == 3
+	})
 }
 
 // Who sends slowly is cut off; who reads an answer for longer than that is not, but
@@ -230,7 +219,7 @@ func TestSlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -520,15 +509,7 @@ func TestKeepAlive(t *testing.T) {
 	if v := c.post("/api/generate", dict{"model": "sprig", "keep_alive": 0}); v["done_reason"] != "unload" {
 		t.Errorf("%v", v)
 	}
-	for range 500 {
-		if !c.engine.Status().Loaded {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if c.engine.Status().Loaded {
-		t.Fatal("still loaded")
-	}
+	until(t, "unloaded", func() bool { return !c.engine.Status().Loaded })
 	c.post("/api/generate", dict{"model": "sprig", "prompt": "x", "stream": false, "keep_alive": "5m", "options": dict{"num_predict": 1}})
 	if !c.engine.Status().Loaded {
 		t.Error("unloaded after a request that wants it kept")

@@ -383,16 +383,25 @@ func user(text string) dict {
 	return dict{"messages": []any{dict{"role": "user", "content": text}}}
 }
 
-// waitIdle waits until nothing runs or waits any more.
-func (c *client) waitIdle() {
-	c.t.Helper()
-	for range 1000 {
-		if st := c.engine.Status(); st.Running == 0 && st.Waiting == 0 {
+// until waits for what comes by itself, on a busy machine late.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for range 6000 {
+		if done() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	c.t.Fatalf("after ten seconds: %+v", c.engine.Status())
+	t.Fatalf("after a minute not %s", what)
+}
+
+// waitIdle waits until nothing runs or waits any more.
+func (c *client) waitIdle() {
+	c.t.Helper()
+	until(c.t, "idle", func() bool {
+		st := c.engine.Status()
+		return st.Running == 0 && st.Waiting == 0
+	})
 }
 
 var parseSpecial = token.Options{ParseSpecial: true, AddSpecial: true}

@@ -59,7 +59,7 @@ func TestPull(t *testing.T) {
 	c := tern("pull", "bonsai-1.7b") // the server breaks off every time
 	c.Start()
 	part := filepath.Join(models, "prism-ml", "Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0_g64.gguf.part")
-	for range 500 {
+	for range 6000 {
 		if info, err := os.Stat(part); err == nil && info.Size() > 0 {
 			break
 		}

@@ -42,7 +42,7 @@ func TestServeCommand(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	var url string
-	for range 2000 {
+	for range 12000 {
 		if m := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(said.String()); m != "" && strings.Contains(said.String(), "ready") {
 			url = m
 			break
@@ -68,7 +68,7 @@ func TestServeCommand(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("still running after the interrupt")
 	}
 }

@@ -139,30 +139,42 @@ func TestInterrupted(t *testing.T) {
 		{"synth", "--shape", "ternary-bonsai-8b", filepath.Join(dir, "x")},
 		{"inspect", "-m", "synth:ternary-bonsai-1.7b"},
 	} {
-		c := prepare(t, "", args...)
-		c.Stdin = nil
-		in, err := c.StdinPipe()
-		if err == nil {
-			err = c.Start()
+		var c *command
+		for wait := 300 * time.Millisecond; ; wait *= 3 {
+			if c = interrupted(t, wait, args...); c.ProcessState.ExitCode() >= 0 || wait > 10*time.Second {
+				break // else the signal has ended it before it listened
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(300 * time.Millisecond)
-		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("%q: %v", args, err)
-		}
-		kill := time.AfterFunc(20*time.Second, func() { c.Process.Kill() })
-		err = c.Wait()
-		kill.Stop()
-		in.Close()
 		if c.ProcessState.ExitCode() != exitInterrupted || !strings.HasSuffix(c.err.String(), "tern: interrupted\n") {
-			t.Errorf("%q: %v\n%s", args, err, &c.err)
+			t.Errorf("%q: %v\n%s", args, c.ProcessState, &c.err)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v are left: %v", left, err)
 	}
+}
+
+// interrupted starts a command whose input stays open, and interrupts it a while later.
+func interrupted(t *testing.T, wait time.Duration, args ...string) *command {
+	t.Helper()
+	c := prepare(t, "", args...)
+	c.Stdin = nil
+	in, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(wait)
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	kill := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
+	c.Wait()
+	kill.Stop()
+	in.Close()
+	return c
 }
 
 // What is read is not written over, and too much is refused before it is computed.
