@@ -4,6 +4,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type Options struct {
 	// Open opens the executor under test with an implementation forced, for domains
 	// beyond the bounds of its line too, in the profile fast if it has a bound.
 	Open func(k *spirv.Kernel) (graph.Executor, error)
-	// Select, when not nil, says which implementations to run; see Named.
+	// Select, when not nil, says which implementations to run; see Named and Implementing.
 	Select func(*spirv.Kernel) bool
 	// Replaced has the files of kernels, by name, that Open takes in place of the
 	// compiled-in ones. Those of class exact are held to the lint first.
@@ -167,14 +168,29 @@ func Contracts() []string {
 // Named selects the implementations whose name or contract matches one of the
 // patterns, which are those of path.Match. A pattern that matches nothing is an error.
 func Named(patterns ...string) (func(*spirv.Kernel) bool, error) {
+	return matching(func(*spirv.Kernel) bool { return true }, "kernel", patterns, func(k *spirv.Kernel) []string {
+		return []string{k.Name, k.Contract}
+	})
+}
+
+// Implementing selects, of those that of selects, the implementations whose own name,
+// which is base for the base, matches one of the patterns, as Named does.
+func Implementing(of func(*spirv.Kernel) bool, patterns ...string) (func(*spirv.Kernel) bool, error) {
+	return matching(of, "implementation of what is selected", patterns, func(k *spirv.Kernel) []string {
+		return []string{cmp.Or(k.Impl, "base")}
+	})
+}
+
+func matching(of func(*spirv.Kernel) bool, what string, patterns []string, names func(*spirv.Kernel) []string) (func(*spirv.Kernel) bool, error) {
 	matches := func(pattern string, k *spirv.Kernel) bool {
-		name, err := path.Match(pattern, k.Name)
-		contract, err2 := path.Match(pattern, k.Contract)
-		return err == nil && err2 == nil && (name || contract)
+		return of(k) && slices.ContainsFunc(names(k), func(name string) bool {
+			ok, err := path.Match(pattern, name)
+			return ok && err == nil
+		})
 	}
 	for _, p := range patterns {
 		if !slices.ContainsFunc(spirv.Kernels, func(k *spirv.Kernel) bool { return matches(p, k) }) {
-			return nil, fmt.Errorf("conform: %q matches no kernel", p)
+			return nil, fmt.Errorf("conform: %q matches no %s", p, what)
 		}
 	}
 	return func(k *spirv.Kernel) bool {

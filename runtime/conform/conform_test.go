@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -164,6 +165,43 @@ func (c *changed) Read(b graph.Buffer, at uint64, data []byte) error {
 		binary.LittleEndian.PutUint32(data[i:], c.word(binary.LittleEndian.Uint32(data[i:])))
 	}
 	return err
+}
+
+// Implementations are chosen by their own names, of what is selected, and a pattern that
+// says nothing is an error.
+func TestImplementing(t *testing.T) {
+	of, err := Named("silu_mul_i8", "rms_norm_f32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		patterns []string
+		want     []string
+	}{
+		{[]string{"base"}, []string{"rms_norm_f32", "silu_mul_i8"}},
+		{[]string{"s[l-n]*", "gp?"}, []string{"rms_norm_f32__gpu", "silu_mul_i8__gpu", "silu_mul_i8__sm90"}},
+		{[]string{"gpu", "dot"}, nil}, // no dot among these
+		{[]string{"rms_norm_f32"}, nil},
+		{[]string{""}, nil},
+	} {
+		selected, err := Implementing(of, c.patterns...)
+		if err != nil {
+			if c.want != nil || !strings.Contains(err.Error(), strconv.Quote(c.patterns[len(c.patterns)-1])) {
+				t.Errorf("%q: %v", c.patterns, err)
+			}
+			continue
+		}
+		var names []string
+		for _, k := range spirv.Kernels {
+			if selected(k) {
+				names = append(names, k.Name)
+			}
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, c.want) {
+			t.Errorf("%q: %q, want %q", c.patterns, names, c.want)
+		}
+	}
 }
 
 // Least leaves out small cases of products, and none of other contracts.

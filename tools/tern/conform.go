@@ -50,6 +50,7 @@ func (a *app) conformCommand() *cobra.Command {
   tern conform --filter 'mul_mat_q2_0_*,rms_norm_i8' --cases 200 --time 0
   tern conform --filter mul_mat_q2_0_i8 --impl base --products 1000000 --time 10m
   tern conform --filter mul_mat_q2_0_i8__dot --first 17 --cases 1
+  tern conform --filter 'attention_*' --impl 'base,sm90*'
   tern conform --kernels build/cmake/spirv --junit conform.xml
   tern conform --mask int8,f16,workgroups=65535,binding=128M,shared=16K,push=128
   tern conform --shapes --filter 'mul_mat_q2_0_i8*'`,
@@ -58,7 +59,7 @@ func (a *app) conformCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.filter, "filter", "", "`patterns` of contracts or kernels, with commas; * stands for anything")
-	flags.StringVar(&f.impl, "impl", "", "the implementation to run of each contract, base for the base (default: all)")
+	flags.StringVar(&f.impl, "impl", "", "`patterns` of implementations, base for the base: of what --filter names, only these (default: all)")
 	flags.Uint64Var(&f.Seed, "seed", 1, "seed of the cases")
 	flags.IntVar(&f.First, "first", 0, "index of the first case")
 	flags.IntVar(&f.Cases, "cases", 0, "end an implementation after so many cases (default: no such end)")
@@ -165,17 +166,15 @@ func (a *app) conform(ctx context.Context, f *conformFlags) error {
 
 // selection is what --filter and --impl name, of the replaced kernels if there are
 // any and no filter.
-func (f *conformFlags) selection(replaced map[string][]byte) (func(*spirv.Kernel) bool, error) {
-	named := func(k *spirv.Kernel) bool { return replaced == nil || replaced[k.Name] != nil }
+func (f *conformFlags) selection(replaced map[string][]byte) (named func(*spirv.Kernel) bool, err error) {
+	named = func(k *spirv.Kernel) bool { return replaced == nil || replaced[k.Name] != nil }
 	if f.filter != "" {
-		var err error
-		if named, err = conform.Named(strings.Split(f.filter, ",")...); err != nil {
-			return nil, err
-		}
+		named, err = conform.Named(strings.Split(f.filter, ",")...)
 	}
-	return func(k *spirv.Kernel) bool {
-		return named(k) && (f.impl == "" || k.Impl == f.impl || k.Impl == "" && f.impl == "base")
-	}, nil
+	if f.impl != "" && err == nil {
+		named, err = conform.Implementing(named, strings.Split(f.impl, ",")...)
+	}
+	return named, err
 }
 
 // readKernels reads the kernels of a folder, nil for none. A file that is named like

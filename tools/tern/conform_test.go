@@ -117,6 +117,9 @@ func TestConformUsage(t *testing.T) {
 		args []string
 	}{
 		{2, "matches no kernel", []string{"--filter", "mul_mat_q3_0"}},
+		{2, `"dpt" matches no implementation of what is selected`, []string{"--filter", "rms_norm_f32", "--impl", "base,dpt"}},
+		{2, `"" matches no implementation`, []string{"--impl", "base,"}},
+		{2, `"[" matches no implementation`, []string{"--impl", "["}},
 		{2, "unknown limit", []string{"--mask", "width=3"}},
 		{2, "for ever", []string{"--cases", "0"}},
 		{2, "at most", []string{"--first", "9223372036854775807", "--cases", "2"}},
