@@ -52,9 +52,9 @@ func execute(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(answers)
 	root.SetErr(err)
+	// A second SIGTERM changes nothing: timeout(1) sends two of them.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends the program at once
 	fail := root.ExecuteContext(ctx)
 	if fail == nil {
 		fail = answers.failed()

@@ -154,7 +154,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// interrupted starts a command whose input stays open, and interrupts it a while later.
+// interrupted starts a command whose input stays open, and interrupts it a while later,
+// twice.
 func interrupted(t *testing.T, wait time.Duration, args ...string) *command {
 	t.Helper()
 	c := prepare(t, "", args...)
@@ -170,6 +171,7 @@ func interrupted(t *testing.T, wait time.Duration, args ...string) *command {
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("%q: %v", args, err)
 	}
+	c.Process.Signal(syscall.SIGTERM) // as timeout(1) does
 	kill := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
 	c.Wait()
 	kill.Stop()
