@@ -52,8 +52,11 @@ func execute(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(answers)
 	root.SetErr(err)
-	// A second SIGTERM changes nothing: timeout(1) sends two of them.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGTERM} // a second one changes nothing: timeout(1) sends two
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	fail := root.ExecuteContext(ctx)
 	if fail == nil {
