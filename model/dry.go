@@ -54,7 +54,7 @@ func recorder(f *gguf.File, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, m.upload(context.Background(), m.options.Executor)
+	return m, m.place(until{m.options.Executor, context.Background()})
 }
 
 // Record returns the graph of a run of n tokens of one session, with the logits

@@ -54,7 +54,7 @@ func (m *Model) check() error {
 	return nil
 }
 
-// until is an executor that allocates nothing more when its context has ended.
+// until is an executor that allocates and fills nothing more when its context has ended.
 type until struct {
 	graph.Executor
 	ctx context.Context
@@ -65,6 +65,13 @@ func (u until) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, 
 		return nil, err
 	}
 	return u.Executor.Alloc(p, name, bytes)
+}
+
+func (u until) Fill(b graph.Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error {
+	if err := u.ctx.Err(); err != nil {
+		return err
+	}
+	return u.Executor.Fill(b, offset, bytes, fill)
 }
 
 // allocMemory allocates what the layers remember.

@@ -222,14 +222,29 @@ func newModel(f *gguf.File, o Options) (*Model, error) {
 }
 
 // upload puts the model on an executor; after an error nothing stays there.
-func (m *Model) upload(ctx context.Context, x graph.Executor) (err error) {
-	m.x, m.programs = x, map[shape]*recorded{}
+func (m *Model) upload(ctx context.Context, x graph.Executor) error {
 	m.loads++
-	defer func() {
-		if err != nil {
-			m.free()
-		}
-	}()
+	err := m.place(until{x, ctx})
+	if err == nil {
+		err = m.weights.Fill(until{x, ctx}, func(done, total uint64) {
+			if m.options.Progress != nil {
+				m.options.Progress(done, total)
+			}
+		})
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		m.free()
+	}
+	return err
+}
+
+// place allocates all that the model takes on an executor. Programs can be recorded
+// then.
+func (m *Model) place(x until) (err error) {
+	m.x, m.programs = x.Executor, map[shape]*recorded{}
 	if err = m.check(); err != nil {
 		return err
 	}
@@ -245,15 +260,8 @@ func (m *Model) upload(ctx context.Context, x graph.Executor) (err error) {
 		return fmt.Errorf("%s: batch: %w", m.file.Name, err)
 	}
 	m.batch = &graph.Value{Name: "batch", Kind: graph.U32, Bytes: uint64(words) * 4, Buffer: buf}
-	progress := func(done, total uint64) {
-		if o.Progress != nil {
-			o.Progress(done, total)
-		}
-	}
-	if m.weights, err = m.net.Tensors().Load(until{x, ctx}, m.file, o.Context, progress); err != nil {
-		return err
-	}
-	return ctx.Err()
+	m.weights, err = m.net.Tensors().Place(x, m.file, o.Context)
+	return err
 }
 
 // readTokenizer returns nil for a file without a vocabulary, which can be run

@@ -86,12 +86,14 @@ type Device struct {
 	plan     *plan.Plan
 	probe    *Probe
 
-	mu       sync.Mutex // the queue and everything below
+	filling  sync.RWMutex // held for reading while a buffer is filled without mu, and taken before it
+	mu       sync.Mutex   // the queue and everything below
 	closed   bool
 	lost     error
 	submits  int
 	memory   memory
 	stage    staging
+	flying   bool // copies to the device were submitted that may not be over
 	pipes    pipelines
 	once     transient
 	scratch  *Buffer
@@ -213,6 +215,7 @@ func (d *Device) open() error {
 	}
 	d.recallTuning()
 	d.memory.open(d)
+	d.stage.open()
 	if err := d.pipes.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
@@ -333,7 +336,10 @@ func (d *Device) submit(what string, info []vk.SubmitInfo, fence vk.Fence) error
 const spinTime = 3 * time.Millisecond
 
 // wait waits for a fence and resets it. mu is held.
-func (d *Device) wait(what string, fence []vk.Fence) error {
+func (d *Device) wait(what string, fence []vk.Fence) error { return d.failed(what, d.await(fence)) }
+
+// await is wait without mu, by the fence's owner.
+func (d *Device) await(fence []vk.Fence) error {
 	if d.plan.Type == plan.Discrete || d.plan.Type == plan.Virtual {
 		for began := time.Now(); d.vk.GetFenceStatus(fence[0]) == vk.NotReady && time.Since(began) < spinTime; {
 			goruntime.Gosched()
@@ -343,12 +349,14 @@ func (d *Device) wait(what string, fence []vk.Fence) error {
 	if err == nil {
 		err = d.vk.ResetFences(fence)
 	}
-	return d.failed(what, err)
+	return err
 }
 
 // Close ends the device, its programs and buffers. It may be called more than
 // once; other methods return graph.ErrClosed afterwards.
 func (d *Device) Close() error {
+	d.filling.Lock()
+	defer d.filling.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

@@ -1,12 +1,14 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +48,7 @@ func TestStaging(t *testing.T) {
 	d := open(t, Options{Test: Test{Caps: plan.Caps{Discrete: true}}})
 	both(t, d, func(x graph.Executor) []uint32 { return runNorm(t, x, 5, 1024) })
 	size := uint64(2*stageBytes + 12345)
-	b := must[graph.Buffer](t)(d.Alloc(graph.Weights, "big", size))
+	b := must[graph.Buffer](t)(d.Alloc(graph.Cache, "big", size))
 	if b.(*Buffer).mapped() != nil {
 		t.Fatal("the memory of a discrete device is mapped")
 	}
@@ -58,16 +60,16 @@ func TestStaging(t *testing.T) {
 		t.Fatalf("byte %d of a new buffer is not zero", i)
 	}
 	value := func(i uint64) byte { return byte(i*7 + i>>16) }
-	var pieces int
+	var pieces atomic.Int32
 	err := d.Fill(b, 5, size-10, func(off uint64, p []byte) error {
-		pieces++
+		pieces.Add(1)
 		for i := range p {
 			p[i] = value(off + uint64(i))
 		}
 		return nil
 	})
-	if err != nil || pieces != 3 {
-		t.Fatalf("%d pieces, error %v", pieces, err)
+	if err != nil || pieces.Load() != 3 {
+		t.Fatalf("%d pieces, error %v", pieces.Load(), err)
 	}
 	if err := d.Read(b, 3, data[:size-3]); err != nil {
 		t.Fatal(err)
@@ -87,6 +89,46 @@ func TestStaging(t *testing.T) {
 	}
 	if s := d.Stats(); s.Staging.Buffers == 0 {
 		t.Error("no staging was used")
+	}
+}
+
+// Several goroutines fill buffers at once, with less staging than they have pieces; the
+// device is closed when they are done, not before.
+func TestFillsTogether(t *testing.T) {
+	d := open(t, Options{Test: Test{Caps: plan.Caps{Discrete: true}}})
+	const size = 5*stageBytes + 4
+	want := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, size) }
+	var wg sync.WaitGroup
+	for i := range 8 {
+		b := must[graph.Buffer](t)(d.Alloc(graph.Weights, fmt.Sprint(i), size))
+		wg.Go(func() {
+			got := make([]byte, size)
+			err := errors.Join(d.Write(b, 0, want(i)), d.Read(b, 0, got))
+			if err != nil || !bytes.Equal(got, want(i)) {
+				t.Errorf("buffer %d: other bytes, error %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	b := must[graph.Buffer](t)(d.Alloc(graph.Weights, "last", size))
+	begun, closed := make(chan bool, 6), make(chan error, 1)
+	go func() {
+		<-begun
+		closed <- d.Close()
+	}()
+	if err := d.Fill(b, 0, size, func(_ uint64, p []byte) error {
+		begun <- true
+		time.Sleep(20 * time.Millisecond)
+		clear(p)
+		return nil
+	}); err != nil {
+		t.Errorf("a fill during which the device is closed: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := d.Write(b, 0, want(0)); !errors.Is(err, graph.ErrClosed) {
+		t.Errorf("a write after that: %v", err)
 	}
 }
 

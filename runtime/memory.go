@@ -85,7 +85,7 @@ func (m *memory) close(d *Device) {
 	m.blocks = [numPurposes][]*block{}
 }
 
-// Alloc returns zeroed memory. An error that wraps graph.ErrOutOfMemory gives
+// Alloc returns zeroed memory, but for weights, which are filled as a whole. An error that wraps graph.ErrOutOfMemory gives
 // what is needed and what there is; nothing is allocated then.
 func (d *Device) Alloc(p graph.Purpose, name string, bytes uint64) (graph.Buffer, error) {
 	d.mu.Lock()
@@ -132,9 +132,11 @@ func (d *Device) alloc(p graph.Purpose, name string, bytes uint64, wants plan.Wa
 			return nil, err
 		}
 	}
-	if err := d.zero(b); err != nil {
-		d.release(b)
-		return nil, err
+	if p != graph.Weights && p != staged {
+		if err := d.zero(b); err != nil {
+			d.release(b)
+			return nil, err
+		}
 	}
 	c := &d.memory.counts[p]
 	c.Buffers++
@@ -347,6 +349,8 @@ func (d *Device) Free(gb graph.Buffer) {
 	if !ok || b == nil || b.device != d {
 		return
 	}
+	d.filling.Lock()
+	defer d.filling.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || b.freed {

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 	"github.com/ternvk/tern/spirv"
 	"github.com/ternvk/tern/vk"
 )
@@ -233,20 +232,7 @@ func (ps *pipelines) get(d *Device, keys []pipelineKey, nodes []*graph.Node) err
 		}
 		jobs = append(jobs, &job{key: key, shader: s, made: made})
 	}
-	work := make(chan *job, len(jobs))
-	for _, j := range jobs {
-		work <- j
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range min(len(jobs), goruntime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for j := range work {
-				j.err = ps.build(d, j)
-			}
-		})
-	}
-	wg.Wait()
+	parallel.For(len(jobs), func(i int) { jobs[i].err = ps.build(d, jobs[i]) })
 	var err error
 	for _, j := range jobs {
 		if j.err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/plan"
+	"github.com/ternvk/tern/vk"
 )
 
 // resident is a tape made ready: what the resident kernel runs instead of a range of
@@ -42,21 +43,17 @@ func (p *Program) reside() error {
 	if r.own, err = d.alloc(graph.Scratch, "tape's memory", turnBytes+2*tape.Arena+tape.Own, d.plan.WantsOf(graph.Scratch)); err != nil {
 		return err
 	}
-	if err := d.fill(r.own, 0, turnBytes+2*tape.Arena, func(off uint64, p []byte) error {
-		for i := 0; i < len(p); i += 4 {
-			word := uint32(0)
-			if off+uint64(i) >= turnBytes {
-				word = plan.Empty
-			}
-			binary.LittleEndian.PutUint32(p[i:], word)
-		}
-		return nil
-	}); err != nil {
+	words := make([]uint32, (turnBytes+2*tape.Arena)/4)
+	for i := turnBytes / 4; i < len(words); i++ {
+		words[i] = plan.Empty
+	}
+	if err := d.put(r.own, vk.SliceBytes(words)); err != nil {
 		return err
 	}
 	if r.late, err = d.alloc(staged, "late", 4, plan.Staged); err != nil {
 		return err
 	}
+	clear(r.late.mapped())
 	view := func(b *Buffer, bytes uint64) graph.Arg {
 		return graph.InOut(&graph.Value{Name: b.name, Bytes: bytes, Buffer: b})
 	}

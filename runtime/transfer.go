@@ -2,103 +2,112 @@ package runtime
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 	"github.com/ternvk/tern/runtime/plan"
 	"github.com/ternvk/tern/vk"
 )
 
 // stageBytes is the size of a staging buffer, and of the pieces of Fill, where
 // the device allows allocations so large.
-const stageBytes = 16 << 20
+const stageBytes = 2 << 20
+
+// stageSlots is how many pieces can be made and copied at once.
+const stageSlots = 16
 
 func (d *Device) piece() uint64 { return min(stageBytes, d.Limits().MaxBuffer&^(placeAlignment-1)) }
 
-// staging moves bytes to and from memory that the host cannot see: while one
-// piece is copied by the device, the next is filled.
+// staging moves bytes to and from memory that the host cannot see. Pieces are made by
+// several goroutines, each in a slot of its own, while the device copies others.
 type staging struct {
-	pool  vk.CommandPool
-	cmd   []vk.CommandBuffer
-	fence []vk.Fence
-	up    [2]*Buffer
+	slots []slot
+	free  chan *slot // those that nobody uses, the one whose copy began first coming first
+	held  *slot      // for who holds mu, and so must not wait for others
 	down  *Buffer
-	busy  [2]bool
-	slot  int // the next
 }
 
-// open makes the command buffers and one staging buffer, at its first use.
-func (s *staging) open(d *Device) (err error) {
-	if s.pool != 0 {
-		return nil
+// slot is a staging buffer and the commands that copy it.
+type slot struct {
+	buf   *Buffer // nil before its first use
+	cmd   []vk.CommandBuffer
+	fence []vk.Fence
+	busy  bool // the copy may not be over
+}
+
+func (s *staging) open() {
+	s.slots, s.free = make([]slot, stageSlots+1), make(chan *slot, stageSlots)
+	s.held = &s.slots[stageSlots]
+	for i := range stageSlots {
+		s.free <- &s.slots[i]
 	}
-	if s.pool, err = d.commandPool(); err != nil {
-		return err
-	}
-	if s.cmd, err = d.vk.AllocateCommandBuffers(&vk.CommandBufferAllocateInfo{CommandPool: s.pool, CommandBufferCount: uint32(len(s.up))}); err != nil {
-		return err
-	}
-	s.fence, err = d.fences(len(s.up))
-	return err
 }
 
 func (s *staging) close(d *Device) {
-	d.destroyFences(s.fence)
-	if s.pool != 0 {
-		d.vk.DestroyCommandPool(s.pool)
+	for i := range s.slots {
+		d.destroyFences(s.slots[i].fence)
 	}
 }
 
-// settle waits for the copies in flight.
-func (s *staging) settle(d *Device) error {
-	for i := range s.busy {
-		if s.busy[i] {
-			s.busy[i] = false
-			if err := d.wait("upload", s.fence[i:i+1]); err != nil {
-				return err
-			}
-		}
+// upload has the first n bytes of the slot made by fill, and submits their copy. lock is
+// held wherever the device is used.
+func (s *slot) upload(d *Device, lock sync.Locker, b *Buffer, offset, n uint64, fill func(p []byte) error) error {
+	what := "upload of " + b.name
+	var err error
+	if s.busy {
+		s.busy = false
+		err = d.await(s.fence)
 	}
-	return nil
-}
-
-// upload is one piece: fill sets p, and the copy is submitted. mu is held.
-func (s *staging) upload(d *Device, b *Buffer, offset, n uint64, fill func(p []byte) error) error {
-	if err := s.open(d); err != nil {
-		return d.failed("staging", err)
+	lock.Lock()
+	if err = d.failed(what, err); err == nil {
+		err = s.make(d)
 	}
-	slot := s.slot
-	s.slot ^= 1
-	if s.up[slot] == nil {
-		buf, err := d.alloc(staged, "upload", d.piece(), plan.Staged)
-		if err != nil {
-			return err
-		}
-		s.up[slot] = buf
+	lock.Unlock()
+	if err == nil {
+		err = fill(s.buf.mapped()[:n])
 	}
-	if s.busy[slot] {
-		s.busy[slot] = false
-		if err := d.wait("upload", s.fence[slot:slot+1]); err != nil {
-			return err
-		}
-	}
-	if err := fill(s.up[slot].mapped()[:n]); err != nil {
+	if err != nil {
 		return err
 	}
-	what := "upload of " + b.name
-	cmd := s.cmd[slot]
+	lock.Lock()
+	defer lock.Unlock()
+	if err := d.usable(); err != nil {
+		return err
+	}
+	cmd := s.cmd[0]
 	if err := d.vk.BeginCommandBuffer(cmd, &vk.CommandBufferBeginInfo{Flags: vk.CommandBufferUsageOneTimeSubmitBit}); err != nil {
 		return d.failed(what, err)
 	}
 	d.afterAll(cmd)
-	d.vk.CmdCopyBuffer(cmd, s.up[slot].block.handle, b.block.handle, []vk.BufferCopy{{SrcOffset: s.up[slot].offset, DstOffset: b.offset + offset, Size: n}})
+	d.vk.CmdCopyBuffer(cmd, s.buf.block.handle, b.block.handle, []vk.BufferCopy{{SrcOffset: s.buf.offset, DstOffset: b.offset + offset, Size: n}})
 	if err := d.vk.EndCommandBuffer(cmd); err != nil {
 		return d.failed(what, err)
 	}
-	if err := d.submit(what, []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &s.cmd[slot]}}, s.fence[slot]); err != nil {
+	if err := d.submit(what, []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &cmd}}, s.fence[0]); err != nil {
 		return err
 	}
-	s.busy[slot] = true
+	s.busy, d.flying = true, true
 	return nil
+}
+
+// make gives the slot what it needs. mu is held.
+func (s *slot) make(d *Device) (err error) {
+	if err = d.usable(); err != nil || s.buf != nil {
+		return err
+	}
+	if s.cmd == nil {
+		if s.cmd, err = d.once.buffer(d); err != nil {
+			return d.failed("staging", err)
+		}
+	}
+	if s.fence == nil {
+		if s.fence, err = d.fences(1); err != nil {
+			return d.failed("staging", err)
+		}
+	}
+	s.buf, err = d.alloc(staged, "upload", d.piece(), plan.Staged)
+	return err
 }
 
 // window checks a range of a buffer. mu is held.
@@ -127,43 +136,54 @@ func (d *Device) Write(gb graph.Buffer, offset uint64, data []byte) error {
 }
 
 // Fill writes a range piece by piece: fill(off, p) sets all of p, the bytes at
-// offset + off. Pieces come in order. fill must not use the device; an error of
-// fill ends the upload and is returned.
+// offset + off. Several pieces are made at once. fill must not use the device; its error
+// ends the upload and is returned. The device may still be copying when Fill returns;
+// what is submitted later comes behind.
 func (d *Device) Fill(gb graph.Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error {
+	d.filling.RLock() // keeps the buffer
+	defer d.filling.RUnlock()
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	b, err := d.window(gb, offset, bytes)
+	d.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return d.fill(b, offset, bytes, fill)
-}
-
-// put writes a whole buffer. mu is held.
-func (d *Device) put(b *Buffer, data []byte) error {
-	return d.fill(b, 0, uint64(len(data)), func(off uint64, p []byte) error {
-		copy(p, data[off:])
-		return nil
+	return parallel.Try(d.pieces(bytes), func(i int) error {
+		off := uint64(i) * d.piece()
+		n := min(bytes-off, d.piece())
+		if m := b.mapped(); m != nil {
+			return fill(off, m[offset+off:][:n:n])
+		}
+		s := <-d.stage.free
+		defer func() { d.stage.free <- s }()
+		return s.upload(d, &d.mu, b, offset+off, n, func(p []byte) error { return fill(off, p) })
 	})
 }
 
-// fill is Fill with mu held. The device may still be copying when it returns; what is
-// submitted later comes behind.
-func (d *Device) fill(b *Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) (err error) {
-	piece := d.piece()
-	for off := uint64(0); off < bytes; off += piece {
-		n := min(bytes-off, piece)
-		if m := b.mapped(); m != nil {
-			err = fill(off, m[offset+off:][:n:n])
-		} else {
-			err = d.stage.upload(d, b, offset+off, n, func(p []byte) error { return fill(off, p) })
-		}
-		if err != nil {
+// pieces is the number of pieces of so many bytes.
+func (d *Device) pieces(bytes uint64) int { return int((bytes + d.piece() - 1) / d.piece()) }
+
+// put writes the first bytes of a buffer. mu is held.
+func (d *Device) put(b *Buffer, data []byte) error {
+	if m := b.mapped(); m != nil {
+		copy(m, data)
+		return nil
+	}
+	for off := uint64(0); len(data) > 0; {
+		n := min(uint64(len(data)), d.piece())
+		if err := d.stage.held.upload(d, held{}, b, off, n, func(p []byte) error { copy(p, data); return nil }); err != nil {
 			return err
 		}
+		off, data = off+n, data[n:]
 	}
 	return nil
 }
+
+// held is the lock of who holds mu.
+type held struct{}
+
+func (held) Lock()   {}
+func (held) Unlock() {}
 
 // Read copies a range of a buffer out.
 func (d *Device) Read(gb graph.Buffer, offset uint64, data []byte) error {

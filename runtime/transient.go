@@ -1,10 +1,6 @@
 package runtime
 
-import (
-	"errors"
-
-	"github.com/ternvk/tern/vk"
-)
+import "github.com/ternvk/tern/vk"
 
 // transient runs short command buffers that are used once.
 type transient struct {
@@ -18,11 +14,16 @@ func (t *transient) open(d *Device) (err error) {
 	if t.pool, err = d.commandPool(); err != nil {
 		return err
 	}
-	if t.cmd, err = d.vk.AllocateCommandBuffers(&vk.CommandBufferAllocateInfo{CommandPool: t.pool, CommandBufferCount: 1}); err != nil {
+	if t.cmd, err = t.buffer(d); err != nil {
 		return err
 	}
 	t.fence, err = d.fences(1)
 	return err
+}
+
+// buffer is one command buffer of the pool, which goes with it.
+func (t *transient) buffer(d *Device) ([]vk.CommandBuffer, error) {
+	return d.vk.AllocateCommandBuffers(&vk.CommandBufferAllocateInfo{CommandPool: t.pool, CommandBufferCount: 1})
 }
 
 func (t *transient) close(d *Device) {
@@ -70,7 +71,13 @@ func (t *transient) run(d *Device, what string, record func(cmd vk.CommandBuffer
 
 // settle waits for copies and clearings in flight: what comes after them in the queue
 // need not, but memory is not given back before. mu is held.
-func (d *Device) settle() error { return errors.Join(d.stage.settle(d), d.once.settle(d)) }
+func (d *Device) settle() error {
+	if !d.flying {
+		return d.once.settle(d)
+	}
+	d.flying = false
+	return d.once.run(d, "settling", func(vk.CommandBuffer) {}) // a fence waits for all that was submitted before
+}
 
 func (d *Device) commandPool() (vk.CommandPool, error) {
 	return d.vk.CreateCommandPool(&vk.CommandPoolCreateInfo{Flags: vk.CommandPoolCreateResetCommandBufferBit, QueueFamilyIndex: d.family})

@@ -15,7 +15,7 @@ import (
 )
 
 // Model is a model of some family: a checked configuration, and weights once
-// [Tensors.Load] has filled them.
+// [Weights.Fill] has filled them.
 type Model interface {
 	Base() *Config
 	// Tensors lists what the file must hold and where it goes.

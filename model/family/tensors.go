@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/model/rope"
 	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // Tensors is the list of what a model takes from its file.
@@ -119,71 +121,115 @@ func (t *Tensors) check(f *gguf.File) error {
 	return nil
 }
 
-// Weights is what [Tensors.Load] has put on an executor.
+// Weights is the tensors of a file on an executor.
 type Weights struct {
-	Consts   *graph.Value // all vectors and tables
-	matrices []*op.Matrix
+	Consts    *graph.Value // all vectors and tables
+	matrices  []*op.Matrix
+	bytes     []uint64 // of each in the file
+	tensors   *Tensors
+	file      *gguf.File
+	positions int
 }
 
-// Load checks every tensor of f and then uploads all, rope tables for the given
-// number of positions among them. progress is told the bytes of the file done
-// so far.
-func (t *Tensors) Load(x graph.Executor, f *gguf.File, positions int, progress func(done, total uint64)) (w *Weights, err error) {
+// Place checks every tensor of f, and makes room for all, rope tables for the given
+// number of positions among them. What is there once [Weights.Fill] has read them can
+// be used in graphs before.
+func (t *Tensors) Place(x graph.Executor, f *gguf.File, positions int) (w *Weights, err error) {
 	if err := t.check(f); err != nil {
 		return nil, err
 	}
-	var total, done uint64
+	w = &Weights{bytes: make([]uint64, len(t.matrices)), tensors: t, file: f, positions: positions}
 	sources := make([][]op.Source, len(t.matrices))
 	for i, m := range t.matrices {
 		if sources[i], err = m.sources(f); err != nil {
 			return nil, err
 		}
 		for _, s := range sources[i] {
-			total += uint64(len(s.Data))
+			w.bytes[i] += uint64(len(s.Data))
 		}
 	}
-	var consts []float32
-	for _, v := range t.vectors {
-		data, err := floats(f, v)
-		if err != nil {
-			return nil, err
-		}
-		*v.to = op.Const{Offset: len(consts), Len: len(data)}
-		consts = append(consts, data...)
+	floats, err := w.placeConsts()
+	if err != nil {
+		return nil, err
 	}
-	for _, width := range t.rotation.widths() {
-		s := t.rotation.signs[width]
-		s.at = op.Const{Offset: len(consts), Len: width}
-		consts = append(consts, s.values...)
-	}
-	parts := [][]float32{consts}
-	at := len(consts)
-	for _, v := range t.tables {
-		data := v.rope.Table(positions)
-		*v.to = op.Const{Offset: at, Len: len(data)}
-		parts, at = append(parts, data), at+len(data)
-	}
-	w = &Weights{}
 	defer func() {
 		if err != nil {
 			w.Free(x)
 			w = nil
 		}
 	}()
-	if w.Consts, err = op.UploadConsts(x, parts...); err != nil {
+	if w.Consts, err = op.PlaceConsts(x, floats); err != nil {
 		return w, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	for i, m := range t.matrices {
-		if *m.to, err = op.Upload(x, m.name, sources[i]...); err != nil {
+		if *m.to, err = op.Place(x, m.name, sources[i]...); err != nil {
 			return w, fmt.Errorf("%s: %w", f.Name, err)
 		}
 		w.matrices = append(w.matrices, *m.to)
-		for _, s := range sources[i] {
-			done += uint64(len(s.Data))
-		}
-		progress(done, total)
 	}
 	return w, nil
+}
+
+// placeConsts says where each constant lies, and how many floats they are.
+func (w *Weights) placeConsts() (floats int, err error) {
+	place := func(to *op.Const, n int) {
+		*to = op.Const{Offset: floats, Len: n}
+		floats += n
+	}
+	t := w.tensors
+	for _, v := range t.vectors {
+		if _, err := v.tensor(w.file); err != nil {
+			return 0, err
+		}
+		place(v.to, product(v.dims))
+	}
+	for _, width := range t.rotation.widths() {
+		place(&t.rotation.signs[width].at, width)
+	}
+	for _, v := range t.tables {
+		place(v.to, w.positions*v.rope.Dim)
+	}
+	return floats, nil
+}
+
+// fillConsts computes and uploads the constants, in the order of placeConsts.
+func (w *Weights) fillConsts(x graph.Executor) (err error) {
+	t, values := w.tensors, make([]float32, 0, w.Consts.Bytes/4)
+	for _, v := range t.vectors {
+		if values, err = v.appendTo(values, w.file); err != nil {
+			return err
+		}
+	}
+	for _, width := range t.rotation.widths() {
+		values = append(values, t.rotation.signs[width].values...)
+	}
+	for _, v := range t.tables {
+		values = append(values, v.rope.Table(w.positions)...)
+	}
+	return op.WriteConsts(x, w.Consts, values)
+}
+
+// Fill uploads what the file holds, many tensors at a time. progress is told the bytes
+// of the file done so far.
+func (w *Weights) Fill(x graph.Executor, progress func(done, total uint64)) error {
+	var total, done uint64
+	for _, n := range w.bytes {
+		total += n
+	}
+	var mu sync.Mutex
+	return parallel.Try(1+len(w.matrices), func(i int) error {
+		if i == 0 {
+			return w.fillConsts(x)
+		}
+		if err := w.matrices[i-1].Fill(x); err != nil {
+			return fmt.Errorf("%s: %w", w.file.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done += w.bytes[i-1]
+		progress(done, total)
+		return nil
+	})
 }
 
 // Free returns all memory of the weights.
@@ -216,22 +262,27 @@ func (m *matrix) sources(f *gguf.File) ([]op.Source, error) {
 	return list, nil
 }
 
-func floats(f *gguf.File, v vector) ([]float32, error) {
+func (v *vector) tensor(f *gguf.File) (*gguf.Tensor, error) {
 	t, err := tensor(f, v.name, v.dims...)
+	if err == nil && t.Type != gguf.F32 {
+		err = fmt.Errorf("%s: tensor %s is %s, want F32: %w", f.Name, v.name, t.Type, graph.ErrUnsupported)
+	}
+	return t, err
+}
+
+func (v *vector) appendTo(values []float32, f *gguf.File) ([]float32, error) {
+	t, err := v.tensor(f)
 	if err != nil {
 		return nil, err
 	}
-	if t.Type != gguf.F32 {
-		return nil, fmt.Errorf("%s: tensor %s is %s, want F32: %w", f.Name, v.name, t.Type, graph.ErrUnsupported)
-	}
-	out := make([]float32, product(v.dims))
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data()[4*i:]))
-		if out[i]-out[i] != 0 {
+	for data := t.Data(); len(data) > 0; data = data[4:] {
+		x := math.Float32frombits(binary.LittleEndian.Uint32(data))
+		if x-x != 0 {
 			return nil, fmt.Errorf("%s: tensor %s: %w", f.Name, v.name, graph.ErrNonFinite)
 		}
+		values = append(values, x)
 	}
-	return out, nil
+	return values, nil
 }
 
 func tensor(f *gguf.File, name string, dims ...int) (*gguf.Tensor, error) {

@@ -4,8 +4,8 @@ package rope
 
 import (
 	"math"
-	goruntime "runtime"
-	"sync"
+
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // Config describes the rotation of one model.
@@ -57,19 +57,12 @@ func (c Config) Frequencies() (freq []float64, magnitude float64) {
 func (c Config) Table(n int) []float32 {
 	freq, magnitude := c.Frequencies()
 	table := make([]float32, n*c.Dim)
-	workers := goruntime.GOMAXPROCS(0)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			for pos := n * w / workers; pos < n*(w+1)/workers; pos++ {
-				row := table[pos*c.Dim:]
-				for i, f := range freq {
-					s, co := sincos(float64(float64(pos) * f))
-					row[2*i], row[2*i+1] = float32(float64(co*magnitude)), float32(float64(s*magnitude))
-				}
-			}
-		})
-	}
-	wg.Wait()
+	parallel.For(n, func(pos int) {
+		row := table[pos*c.Dim:]
+		for i, f := range freq {
+			s, co := sincos(float64(float64(pos) * f))
+			row[2*i], row[2*i+1] = float32(float64(co*magnitude)), float32(float64(s*magnitude))
+		}
+	})
 	return table
 }

@@ -86,15 +86,16 @@ type Executor interface {
 	Name() string
 	Limits() Limits
 	// Alloc returns zeroed memory of at least the given size, or an error
-	// that wraps ErrOutOfMemory.
+	// that wraps ErrOutOfMemory. Memory for Weights need not be zeroed.
 	Alloc(p Purpose, name string, bytes uint64) (Buffer, error)
 	Free(Buffer)
 	// Write copies data into a buffer; Read copies out. Both are ordered
 	// with runs as they are called.
 	Write(b Buffer, offset uint64, data []byte) error
 	Read(b Buffer, offset uint64, data []byte) error
-	// Fill writes data produced piece by piece: fill(p) must set every byte of
-	// p for the range that starts at offset off. Used for large uploads.
+	// Fill writes data produced piece by piece: fill(off, p) must set every byte of
+	// p, the bytes at offset + off. Pieces are made in no order, and several at once.
+	// Used for large uploads. The buffer must not be freed meanwhile.
 	Fill(b Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error
 	Compile(g *Graph) (Program, error)
 	// Run executes the whole program. It returns ctx.Err() at the next border

@@ -37,6 +37,11 @@ type region struct {
 	// pack makes a unit of the blocks of a file's row in src, which end early in a
 	// short unit. dst is zero.
 	pack func(dst []uint32, src []byte) error
+	// packRow takes the place of pack in the formats of large models, where a call a unit
+	// would be most of the time. It makes any number of units, the last of which may be short,
+	// in out, which begins with the row's first words in its group. With an error it
+	// tells in which of them.
+	packRow func(out []uint32, src []byte) (unit int, err error)
 }
 
 const groupRows = 32
@@ -93,29 +98,31 @@ func (f *Format) sharing() int { return bits.TrailingZeros(uint(f.Elements / 64)
 // formats have a line each; what the packed words mean is said by the twins
 // (runtime/ref: q2_0.go, block.go, float_weights.go).
 var formats = []*Format{
-	{"Q2_0", "q2_0", 64, 18, joined, []region{{64, 4, 4, packCodes}, {256, 2, 2, packScales(18, 0)}}},
-	{"Q2_0 (group 128)", "q2_0", 128, 34, joined, []region{{128, 8, 4, packCodes}, {512, 2, 2, packScales(34, 0)}}},
-	{"PQ2_0", "q2_0", 128, 34, joined, []region{{128, 8, 4, packCodes}, {512, 2, 2, packScales(34, 0)}}},
-	{"TQ2_0", "q2_0", 256, 66, joined, []region{{256, 16, 4, packTQ2_0}, {1024, 2, 2, packScales(66, 64)}}},
-	{"PTQ1_0", "ptq1_0", 128, 28, plain, []region{{128, 7, 1, packPTQ1_0}}},
-	{"TQ1_0", "tq1_0", 256, 54, plain, []region{{256, 14, 1, packTQ1_0}}},
-	{"Q1_0", "q1_0", 128, 18, plain, []region{{256, 9, 1, packQ1_0}}},
-	{"Q8_0", "q8_0", 32, 34, plain, []region{{64, 17, 1, packQ8_0}}},
-	{"Q4_0", "q4_0", 32, 18, plain, []region{{64, 9, 1, packQ4_0}}},
-	{"Q4_1", "q4_1", 32, 20, plain, []region{{64, 10, 1, packQ4_1}}},
-	{"Q2_K", "q2_k", 256, 84, plain, []region{{256, 21, 1, packQ2K}}},
-	{"Q4_K", "q4_k", 256, 144, plain, []region{{256, 36, 1, packQ4K}}},
-	{"Q6_K", "q6_k", 256, 210, plain, []region{{256, 53, 1, packQ6K}}},
-	{"F16", "f16", 1, 2, float, []region{{64, 32, 1, packF16}}},
-	{"BF16", "bf16", 1, 2, float, []region{{64, 32, 1, packBF16}}},
-	{"F32", "f32", 1, 4, float, []region{{64, 64, 1, packF32}}},
+	{"Q2_0", "q2_0", 64, 18, joined, []region{{64, 4, 4, nil, packCodes(18)}, {256, 2, 2, nil, packScales(18, 0)}}},
+	{"Q2_0 (group 128)", "q2_0", 128, 34, joined, []region{{128, 8, 4, nil, packCodes(34)}, {512, 2, 2, nil, packScales(34, 0)}}},
+	{"PQ2_0", "q2_0", 128, 34, joined, []region{{128, 8, 4, nil, packCodes(34)}, {512, 2, 2, nil, packScales(34, 0)}}},
+	{"TQ2_0", "q2_0", 256, 66, joined, []region{{256, 16, 4, packTQ2_0, nil}, {1024, 2, 2, nil, packScales(66, 64)}}},
+	{"PTQ1_0", "ptq1_0", 128, 28, plain, []region{{128, 7, 1, packPTQ1_0, nil}}},
+	{"TQ1_0", "tq1_0", 256, 54, plain, []region{{256, 14, 1, packTQ1_0, nil}}},
+	{"Q1_0", "q1_0", 128, 18, plain, []region{{256, 9, 1, packQ1_0, nil}}},
+	{"Q8_0", "q8_0", 32, 34, plain, []region{{64, 17, 1, packQ8_0, nil}}},
+	{"Q4_0", "q4_0", 32, 18, plain, []region{{64, 9, 1, packQ4_0, nil}}},
+	{"Q4_1", "q4_1", 32, 20, plain, []region{{64, 10, 1, packQ4_1, nil}}},
+	{"Q2_K", "q2_k", 256, 84, plain, []region{{256, 21, 1, packQ2K, nil}}},
+	{"Q4_K", "q4_k", 256, 144, plain, []region{{256, 36, 1, packQ4K, nil}}},
+	{"Q6_K", "q6_k", 256, 210, plain, []region{{256, 53, 1, packQ6K, nil}}},
+	{"F16", "f16", 1, 2, float, []region{{64, 32, 1, packF16, nil}}},
+	{"BF16", "bf16", 1, 2, float, []region{{64, 32, 1, packBF16, nil}}},
+	{"F32", "f32", 1, 4, float, []region{{64, 64, 1, packF32, nil}}},
 }
+
+var errScale = fmt.Errorf("a scale is not finite: %w", graph.ErrNonFinite)
 
 // halfAt reads the finite half at the start of b.
 func halfAt(b []byte) (uint32, error) {
 	h := binary.LittleEndian.Uint16(b)
 	if h&0x7c00 == 0x7c00 {
-		return 0, fmt.Errorf("a scale is not finite: %w", graph.ErrNonFinite)
+		return 0, errScale
 	}
 	return uint32(h), nil
 }
@@ -136,12 +143,21 @@ func put(dst []uint32, width int, codes []byte) {
 	}
 }
 
-// Q2_0: the codes as they are, behind the scale.
-func packCodes(dst []uint32, src []byte) error {
-	for i := range dst {
-		dst[i] = binary.LittleEndian.Uint32(src[2+4*i:])
+// packCodes copies the codes of blocks of so many bytes, which lie behind their scale,
+// four words at a time.
+func packCodes(block int) func(out []uint32, src []byte) (int, error) {
+	return func(out []uint32, src []byte) (int, error) {
+		const quad, stride = 4 * 4, 4 * 4 * groupRows // bytes
+		dst := bytesOf(out)
+		for first := 2; first < block; first += quad {
+			to := (first - 2) / quad * stride
+			for at := first; at <= len(src)-quad; at += block {
+				*(*[quad]byte)(dst[to:]) = [quad]byte(src[at:])
+				to += (block - 2) / quad * stride
+			}
+		}
+		return 0, nil
 	}
-	return nil
 }
 
 func packTQ2_0(dst []uint32, src []byte) error {
@@ -155,17 +171,24 @@ func packTQ2_0(dst []uint32, src []byte) error {
 	return nil
 }
 
-// packScales collects four scales, each at the offset of its block of a file.
-func packScales(block, offset int) func(dst []uint32, src []byte) error {
-	return func(dst []uint32, src []byte) error {
-		for i := range len(src) / block {
-			h, err := halfAt(src[block*i+offset:])
-			if err != nil {
-				return err
+// packScales collects four scales a unit, each at the offset of its block of a file.
+func packScales(block, offset int) func(out []uint32, src []byte) (int, error) {
+	return func(out []uint32, src []byte) (int, error) {
+		var four uint64
+		n := 0
+		for at := offset; at+2 <= len(src); at += block {
+			h := uint64(src[at]) | uint64(src[at+1])<<8
+			if h&0x7c00 == 0x7c00 {
+				return n / 4, errScale
 			}
-			dst[i/2] |= h << (i % 2 * 16)
+			four |= h << (n % 4 * 16)
+			if n++; n%4 == 0 || at+block >= len(src) {
+				unit := out[(n-1)/4*2*groupRows:][:2]
+				unit[0], unit[1] = uint32(four), uint32(four>>32)
+				four = 0
+			}
 		}
-		return nil
+		return 0, nil
 	}
 }
 

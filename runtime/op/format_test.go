@@ -134,36 +134,60 @@ func TestFloats(t *testing.T) {
 // never much more of them.
 func TestPacked(t *testing.T) {
 	for _, f := range op.Formats() {
-		rows, k := 64, 1024
-		data := make([]byte, rows*k/f.Elements*f.Bytes)
-		for i := range data {
-			data[i] = byte(i*7+i>>8) & 0x3b // halves stay finite
-		}
-		src := op.Source{Name: "w", Format: f, Rows: rows, K: k, Data: data}
-		if n := op.PackedBytes(src); float64(n) > 1.05*float64(len(data)) {
-			t.Errorf("%s: %d bytes for %d of the file", f.Name, n, len(data))
-		}
-		var whole []byte
-		for _, piece := range []uint64{1 << 30, 4096, 1000} {
-			x := &pieces{Executor: ref.New(), size: piece}
-			w, err := op.Upload(x, "w", src)
-			if err != nil {
-				t.Fatal(err)
+		for _, size := range [][2]int{{64, 1024}, {45, 5 * f.Step()}} { // whole groups and units, and not
+			src := source(f, size[0], size[1])
+			if n := op.PackedBytes(src); size[0] == 64 && float64(n) > 1.05*float64(len(src.Data)) {
+				t.Errorf("%s: %d bytes for %d of the file", f.Name, n, len(src.Data))
 			}
-			if n := op.PackedBytes(src); n != w.Bytes() {
-				t.Errorf("%s: %d bytes were estimated, %d taken", f.Name, n, w.Bytes())
-			}
-			if whole == nil {
-				whole = x.seen
-			}
-			if !bytes.Equal(x.seen, whole) {
-				t.Errorf("%s: pieces of %d bytes differ from the whole", f.Name, piece)
+			var whole []byte
+			for _, piece := range []uint64{1 << 30, 4096, 1000} {
+				x := &pieces{Executor: ref.New(), size: piece}
+				w, err := op.Upload(x, "w", src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := op.PackedBytes(src); size[0] == 64 && n != w.Bytes() {
+					t.Errorf("%s: %d bytes were estimated, %d taken", f.Name, n, w.Bytes())
+				}
+				if whole == nil {
+					whole = x.seen
+				}
+				if !bytes.Equal(x.seen, whole) {
+					t.Errorf("%s: pieces of %d bytes differ from the whole", f.Name, piece)
+				}
 			}
 		}
 	}
 }
 
-// pieces fills in small pieces and keeps what was written.
+func source(f *op.Format, rows, k int) op.Source {
+	data := make([]byte, rows*(k/f.Elements)*f.Bytes)
+	for i := range data {
+		data[i] = byte(i*7+i>>8) & 0x3b // halves stay finite
+	}
+	return op.Source{Name: "w", Format: f, Rows: rows, K: k, Data: data}
+}
+
+func BenchmarkUpload(b *testing.B) {
+	for _, f := range op.Formats() {
+		b.Run(f.Name, func(b *testing.B) {
+			x, src := ref.New(), source(f, 1024, 4096)
+			m, err := op.Place(x, "w", src)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(src.Data)))
+			for b.Loop() {
+				if err := m.Fill(x); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// pieces fills in small pieces, which begin with what was there before, and keeps what
+// was written.
 type pieces struct {
 	*ref.Executor
 	size uint64
@@ -172,7 +196,7 @@ type pieces struct {
 
 func (x *pieces) Fill(_ graph.Buffer, _, n uint64, fill func(uint64, []byte) error) error {
 	for off := uint64(0); off < n; off += x.size {
-		p := make([]byte, min(x.size, n-off))
+		p := bytes.Repeat([]byte{0xa5}, int(min(x.size, n-off)))
 		if err := fill(off, p); err != nil {
 			return err
 		}

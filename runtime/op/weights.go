@@ -2,8 +2,6 @@ package op
 
 import (
 	"fmt"
-	goruntime "runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -17,6 +15,7 @@ type Matrix struct {
 	Rows, K  int
 	segments []segment
 	buffers  []graph.Buffer
+	packers  []packer // what Fill has to do
 }
 
 type segment struct {
@@ -59,10 +58,21 @@ func runs(sources []Source) (list [][]Source) {
 	return list
 }
 
-// Upload packs the sources, stacked one under the other, as one matrix. They must
-// have the same K. A scale, or a float weight, that is not finite is an error naming
-// its tensor.
+// Upload is Place and Fill.
 func Upload(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
+	m, err := Place(x, name, sources...)
+	if err == nil {
+		if err = m.Fill(x); err != nil {
+			m.Free(x)
+			return nil, err
+		}
+	}
+	return m, err
+}
+
+// Place makes room for the sources, stacked one under the other, as one matrix. They
+// must have the same K. Their data is read by Fill.
+func Place(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
 	m := &Matrix{Name: name, K: sources[0].K}
 	for _, s := range sources {
 		switch {
@@ -73,7 +83,7 @@ func Upload(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
 		}
 	}
 	for _, run := range runs(sources) {
-		if err := m.upload(x, run); err != nil {
+		if err := m.place(x, run); err != nil {
 			m.Free(x)
 			return nil, err
 		}
@@ -81,8 +91,8 @@ func Upload(x graph.Executor, name string, sources ...Source) (*Matrix, error) {
 	return m, nil
 }
 
-// upload appends the segments of sources of one format.
-func (m *Matrix) upload(x graph.Executor, sources []Source) error {
+// place appends the segments of sources of one format.
+func (m *Matrix) place(x graph.Executor, sources []Source) error {
 	f, total := sources[0].Format, 0
 	for _, s := range sources {
 		total += s.Rows
@@ -108,14 +118,22 @@ func (m *Matrix) upload(x graph.Executor, sources []Source) error {
 			r := &f.regions[i]
 			v := &graph.Value{Name: m.Name, Kind: graph.Raw, Bytes: r.bytes(rows, m.K), Buffer: buf, Offset: align(end), Shape: []int{m.K, rows}}
 			end = v.Offset + v.Bytes
-			p := packer{f, r, sources, m.K, first, first + rows}
-			if err := x.Fill(buf, v.Offset, v.Bytes, p.fill); err != nil {
-				return err
-			}
+			m.packers = append(m.packers, packer{v, f, r, sources, m.K, first, first + rows})
 			s.parts = append(s.parts, v)
 		}
 		m.segments = append(m.segments, s)
 		m.Rows += rows
+	}
+	return nil
+}
+
+// Fill packs the sources. A scale, or a float weight, that is not finite is an error
+// naming its tensor. Matrices may be filled at the same time.
+func (m *Matrix) Fill(x graph.Executor) error {
+	for _, p := range m.packers {
+		if err := x.Fill(p.to.Buffer, p.to.Offset, p.to.Bytes, p.fill); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -154,6 +172,7 @@ func (s *segment) args(more ...graph.Arg) []graph.Arg {
 
 // packer makes a region of the rows [row0, end) of stacked sources.
 type packer struct {
+	to        *graph.Value
 	format    *Format
 	region    *region
 	sources   []Source
@@ -164,31 +183,26 @@ type packer struct {
 // fill makes the packed bytes from off on: tile by tile, where a tile is one unit of
 // the 32 rows of a group.
 func (p *packer) fill(off uint64, dst []byte) error {
-	tile := p.region.words * groupRows * 4
-	first, last := int(off)/tile, (int(off)+len(dst)+tile-1)/tile
-	workers := min(goruntime.GOMAXPROCS(0), 1+(last-first)/64)
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			g := group{packer: p, at: -1, unit: make([]uint32, p.region.words)}
+	r := p.region
+	tile, units := r.words*groupRows*4, r.units(p.k)
+	g := group{packer: p, at: -1, unit: make([]uint32, r.words)}
+	for at := int(off); len(dst) > 0; {
+		i, skip := at/tile, at%tile
+		n := len(dst) / tile
+		if skip > 0 || n == 0 { // over an edge of dst
 			part := make([]uint32, tile/4)
-			for i := first + (last-first)*w/workers; i < first+(last-first)*(w+1)/workers && errs[w] == nil; i++ {
-				at := i*tile - int(off)
-				if at >= 0 && at+tile <= len(dst) {
-					errs[w] = g.tile(i, wordsOf(dst[at:][:tile]))
-					continue
-				}
-				errs[w] = g.tile(i, part) // over an edge of dst
-				copy(dst[max(at, 0):], bytesOf(part)[max(-at, 0):])
+			if err := g.tiles(i, 1, part); err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
+			n = copy(dst, bytesOf(part)[skip:])
+		} else {
+			n = min(n, units-i%units)
+			if err := g.tiles(i, n, wordsOf(dst[:n*tile])); err != nil {
+				return err
+			}
+			n *= tile
 		}
+		at, dst = at+n, dst[n:]
 	}
 	return nil
 }
@@ -204,8 +218,8 @@ type group struct {
 	unit []uint32
 }
 
-// tile makes tile i.
-func (g *group) tile(i int, out []uint32) error {
+// tiles makes n tiles of a group, from tile i on.
+func (g *group) tiles(i, n int, out []uint32) error {
 	r := g.region
 	units := r.units(g.k)
 	if at := i / units; at != g.at {
@@ -214,22 +228,43 @@ func (g *group) tile(i int, out []uint32) error {
 			g.rows[lane].of, g.rows[lane].data = g.row(g.row0 + at*groupRows + lane)
 		}
 	}
-	col := i % units * r.elements
-	end := min(col+r.elements, g.k)
-	from, to := g.format.rowBytes(col), g.format.rowBytes(end)
+	first := i % units * r.elements
+	end := min(first+n*r.elements, g.k)
+	from, to := g.format.rowBytes(first), g.format.rowBytes(end)
 	for lane := range g.rows {
 		row := &g.rows[lane]
-		clear(g.unit)
-		if row.data != nil {
-			if err := r.pack(g.unit, row.data[from:to]); err != nil {
-				return fmt.Errorf("tensor %s, weights %d to %d of a row: %w", row.of.Name, col, end-1, err)
+		if row.data == nil {
+			for w := lane * r.together; w < len(out); w += groupRows * r.together {
+				clear(out[w:][:r.together])
 			}
+			continue
 		}
-		for w := 0; w < len(g.unit); w += r.together {
-			copy(out[w*groupRows+lane*r.together:], g.unit[w:w+r.together])
+		if unit, err := g.pack(out[lane*r.together:], row.data[from:to]); err != nil {
+			col := first + unit*r.elements
+			return fmt.Errorf("tensor %s, weights %d to %d of a row: %w", row.of.Name, col, min(col+r.elements, g.k)-1, err)
 		}
 	}
 	return nil
+}
+
+// pack makes units of a row in out, which begins with its first words.
+func (g *group) pack(out []uint32, src []byte) (unit int, err error) {
+	r := g.region
+	if r.packRow != nil {
+		return r.packRow(out, src)
+	}
+	for size := g.format.rowBytes(r.elements); len(src) > 0; unit++ {
+		clear(g.unit)
+		n := min(size, len(src))
+		if err := r.pack(g.unit, src[:n]); err != nil {
+			return unit, err
+		}
+		src = src[n:]
+		for w := 0; w < len(g.unit); w += r.together {
+			copy(out[(unit*r.words+w)*groupRows:], g.unit[w:w+r.together])
+		}
+	}
+	return 0, nil
 }
 
 // wordsOf are bytes that begin at a word, as words.
@@ -255,13 +290,8 @@ func (p *packer) row(row int) (*Source, []byte) {
 	return nil, nil
 }
 
-// UploadConsts writes float32 vectors, one after the other, as the constants of
-// a model.
-func UploadConsts(x graph.Executor, parts ...[]float32) (*graph.Value, error) {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
+// PlaceConsts makes room for so many float32, the constants of a model.
+func PlaceConsts(x graph.Executor, n int) (*graph.Value, error) {
 	bytes := uint64(n) * 4
 	if bytes > x.Limits().MaxBinding {
 		return nil, fmt.Errorf("%d bytes of norms and rope tables, a binding spans at most %d (a smaller context helps): %w", bytes, x.Limits().MaxBinding, graph.ErrUnsupported)
@@ -270,16 +300,10 @@ func UploadConsts(x graph.Executor, parts ...[]float32) (*graph.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("norms and rope tables: %w", err)
 	}
-	at := uint64(0)
-	for _, p := range parts {
-		if len(p) == 0 {
-			continue
-		}
-		if err := x.Write(buf, at, bytesOf(p)); err != nil {
-			x.Free(buf)
-			return nil, err
-		}
-		at += uint64(len(p)) * 4
-	}
 	return &graph.Value{Name: "constants", Kind: graph.F32, Bytes: bytes, Buffer: buf}, nil
+}
+
+// WriteConsts writes all constants of a model.
+func WriteConsts(x graph.Executor, to *graph.Value, values []float32) error {
+	return x.Write(to.Buffer, to.Offset, bytesOf(values))
 }

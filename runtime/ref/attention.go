@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // Attention of query head h at position pos over the cached positions 0..pos of
 // its sequence, cut into chunks of 64 counted from 0. For chunk c:
@@ -87,7 +90,7 @@ func attentionF16(node *graph.Node, args [][]uint32) {
 	share, stride, batch := int(node.Spec[2]), int(p[1]), args[2]
 	heads := c.kvHeads * share
 	q, y := Floats(args[0]), Floats(args[3])
-	parallel(int(p[0])*heads, func(i int) {
+	parallel.For(int(p[0])*heads, func(i int) {
 		t, h := i/heads, i%heads
 		count := int(batch[int(p[2])+t]) + 1
 		table := batch[batch[int(p[3])+t]:]
@@ -120,7 +123,7 @@ func attentionPartF16(node *graph.Node, args [][]uint32) {
 	share, chunks, stride, batch := int(node.Spec[2]), int(p[0]), int(p[1]), args[2]
 	heads := c.kvHeads * share
 	q, y := Floats(args[0]), Floats(args[3])
-	parallel(int(node.Domain[1])*share, func(i int) {
+	parallel.For(int(node.Domain[1])*share, func(i int) {
 		t, h := i/heads, i%heads
 		count := int(batch[int(p[2])+t]) + 1
 		table := batch[batch[int(p[3])+t]:]

@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // The block formats other than Q2_0. A block is 64 weights in four quarters of
 // 16; weight i of quarter j is
@@ -186,7 +189,7 @@ func (w *block) values(dst []float32) {
 func (f *blockFormat) dequant(node *graph.Node, args [][]uint32) {
 	rows, nb := int(node.Push[0]), int(node.Push[1])
 	y := Floats(args[1])
-	parallel(rows, func(row int) {
+	parallel.For(rows, func(row int) {
 		for b := range nb {
 			w := f.block(args[0], nb, row, b)
 			w.values(y[(row*nb+b)*64:])

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // cacheQ is a paged cache whose keys and values have elements of 16, 8 or 4 bits:
@@ -69,7 +70,7 @@ func (c *cacheQ) expand() ([]uint32, int) {
 	pages := c.vBase / (c.kvHeads * sideWords(c.dim, c.bits[keys]))
 	half := pages * c.kvHeads * sideWords(c.dim, 16)
 	to := cacheF16{make([]uint32, 2*half), half, c.dim, c.kvHeads}
-	parallel(pages*c.kvHeads, func(i int) {
+	parallel.For(pages*c.kvHeads, func(i int) {
 		pg, head := i/c.kvHeads, i%c.kvHeads
 		for pos := range page {
 			for d := range c.dim {

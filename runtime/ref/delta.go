@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // A gated delta net mixes tokens through a matrix of state for every value head.
 // Its three contracts work on rows x of one product, a row being
@@ -76,7 +79,7 @@ func deltaInputs(node *graph.Node, args [][]uint32) {
 	weights, a, dt := consts[p[1]:], consts[p[2]:], consts[p[3]:]
 	eps, scale := fromBits(p[6]), fromBits(p[7])
 	channels := d.channels()
-	parallel(d.n, func(t int) {
+	parallel.For(d.n, func(t int) {
 		s := sequenceAt(batch, int(p[5]+4*batch[int(p[4])+t]))
 		u := func(i, c int) float32 { // of the token taps-1-i before t
 			at := t - (taps - 1 - i)
@@ -142,7 +145,7 @@ func deltaRule(node *graph.Node, args [][]uint32) {
 	d := newDeltaRows(args[0], node.Spec, int(p[0]))
 	state, dim, channels := Floats(args[1]), d.dim, d.channels()
 	heads := d.valueHeads * int(node.Domain[1])
-	parallel(heads*dim, func(w int) {
+	parallel.For(heads*dim, func(w int) {
 		h, j := w/dim%d.valueHeads, w%dim
 		s := sequenceAt(args[2], int(p[1])+4*(w/dim/d.valueHeads))
 		m := make([]float32, dim)
@@ -201,7 +204,7 @@ func deltaNorm(a act) Twin {
 		p := node.Push
 		d := newDeltaRows(args[0], node.Spec, int(p[0]))
 		weight, inv, eps := Floats(args[1])[p[1]:], fromBits(p[2]), fromBits(p[3])
-		parallel(d.n, func(t int) { a.store(args[2], d.n, t, d.normed(t, weight, inv, eps)) })
+		parallel.For(d.n, func(t int) { a.store(args[2], d.n, t, d.normed(t, weight, inv, eps)) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // Executor runs graphs with the twins, in memory.
@@ -109,7 +110,11 @@ func (x *Executor) Fill(b graph.Buffer, offset, bytes uint64, fill func(off uint
 	if err != nil {
 		return err
 	}
-	return fill(0, w)
+	const piece = 1 << 20
+	return parallel.Try((len(w)+piece-1)/piece, func(i int) error {
+		p := w[i*piece:]
+		return fill(uint64(i*piece), p[:min(piece, len(p))])
+	})
 }
 
 func (x *Executor) Compile(g *graph.Graph) (graph.Program, error) {

@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // Float weights F16, BF16 and F32, for rows of any number of elements. They are
 // tidied when they are packed.
@@ -40,7 +43,7 @@ func (f *floatFormat) row(dst []float32, words []uint32, row int) {
 func (f *floatFormat) dequant(node *graph.Node, args [][]uint32) {
 	rows, k := int(node.Push[0]), int(node.Push[1])
 	y := Floats(args[1])
-	parallel(rows, func(row int) { f.row(y[row*k:][:k], args[0], row) })
+	parallel.For(rows, func(row int) { f.row(y[row*k:][:k], args[0], row) })
 }
 
 // getRows: y[t] = the weights of row batch[tokens + t] - row0; tokens whose
@@ -96,7 +99,7 @@ func (f *floatFormat) mulMat(a act) Twin {
 			pairs := args[1][n*k/4:]
 			scale = func(t, b int) float32 { return fromBits(pairs[(t*nb+b)*2]) }
 		}
-		parallel(rows, func(row int) {
+		parallel.For(rows, func(row int) {
 			w := make([]float32, k)
 			f.row(w, args[0], row)
 			for t := range n {

@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // fwht is the Walsh-Hadamard transform of v, whose length is a power of two, in
 // place: for len = 1, 2, 4, .. and every pair (i, i+len) with bit len of i clear,
@@ -43,7 +46,7 @@ func hadamard(a act) Twin {
 
 // rotate stores the transforms of signs times element(t, e).
 func rotate(a act, dst []uint32, n, k, block int, scale float32, signs []float32, element func(t, e int) float32) {
-	parallel(n, func(t int) {
+	parallel.For(n, func(t int) {
 		row := make([]float32, k)
 		for e := range row {
 			row[e] = float32(element(t, e) * signs[e])

@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // The matrix product y[t][row0 + r] = sum over k of w[r][k] * x[t][k] of the block
 // formats. Each term covers a block (four quarters) or half of one (two):
@@ -42,7 +45,7 @@ func (f *blockFormat) product(node *graph.Node, args [][]uint32, term func(w *bl
 	p := node.Push
 	rows, n, nb, row0, stride := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4])
 	y := Floats(args[2])
-	parallel(rows, func(row int) {
+	parallel.For(rows, func(row int) {
 		weights := make([]block, nb)
 		for b := range weights {
 			weights[b] = f.block(args[0], nb, row, b)

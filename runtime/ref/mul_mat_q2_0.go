@@ -4,6 +4,7 @@ import (
 	mathbits "math/bits"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // The matrix product y[t][row0 + r] = sum over k of w[r][k] * x[t][k], for all
@@ -35,7 +36,7 @@ func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 		v := int8(words[word] >> (i % 16 / 4 * 8))
 		x[i/64][i%64/32*8+i%8] |= uint64(int(v)+128) << (i % 32 / 8 * 16)
 	}
-	parallel(rows, func(row int) {
+	parallel.For(rows, func(row int) {
 		weights, scale := make([]selector, nb), make([]float32, nb)
 		for b := range nb {
 			codes, d := w.block(row, b)
@@ -104,7 +105,7 @@ func mulMatFloat(node *graph.Node, args [][]uint32, x []float32) {
 	p := node.Push
 	rows, n, nb, row0, stride := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4])
 	w, y := q2_0{args[0], args[1], nb, node.Spec[2]}, Floats(args[3])
-	parallel(rows, func(row int) {
+	parallel.For(rows, func(row int) {
 		weights, scale := make([][64]float32, nb), make([]float32, nb)
 		for b := range nb {
 			codes, d := w.block(row, b)

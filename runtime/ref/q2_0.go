@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // Packed Q2_0 (written by runtime/op): rows in groups of 32, the last group
 // padded. Codes: [group][block][row in group][4 words]; code i of word j, at
@@ -39,7 +42,7 @@ func (w q2_0) dequant(dst []float32, row, b int) {
 func dequantQ2_0(node *graph.Node, args [][]uint32) {
 	rows, nb := int(node.Push[0]), int(node.Push[1])
 	w, y := q2_0{args[0], args[1], nb, node.Spec[0]}, Floats(args[2])
-	parallel(rows, func(row int) {
+	parallel.For(rows, func(row int) {
 		for b := range nb {
 			w.dequant(y[(row*nb+b)*64:], row, b)
 		}

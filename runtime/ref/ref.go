@@ -9,10 +9,7 @@ package ref
 import (
 	"fmt"
 	"maps"
-	goruntime "runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
@@ -122,26 +119,4 @@ func Floats(words []uint32) []float32 {
 		return nil
 	}
 	return unsafe.Slice((*float32)(unsafe.Pointer(&words[0])), len(words))
-}
-
-// parallel calls f(i) for 0 <= i < n from several goroutines. Calls are
-// independent: their order changes nothing.
-func parallel(n int, f func(i int)) {
-	workers := min(goruntime.GOMAXPROCS(0), n)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
 }

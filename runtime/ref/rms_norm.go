@@ -4,6 +4,7 @@ import (
 	mathbits "math/bits"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // rmsNorm: u = x (adds = 0) or x = u = tidy(x + y) (adds = 1); then
@@ -18,7 +19,7 @@ func rmsNorm(a act) Twin {
 		n, k, adds := int(p[0]), int(p[1]), p[3] != 0
 		x, y, weight := Floats(args[0]), Floats(args[1]), Floats(args[2])[p[2]:]
 		inv, eps := fromBits(p[4]), fromBits(p[5])
-		parallel(n, func(t int) {
+		parallel.For(n, func(t int) {
 			u := x[t*k:][:k]
 			if adds {
 				for i, v := range y[t*k:][:k] {

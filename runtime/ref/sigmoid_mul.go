@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // sigmoidMul: activations of x * sigmoid(gate), with gates that lie in wider rows.
 //
@@ -12,7 +15,7 @@ func sigmoidMul(a act) Twin {
 		p := node.Push
 		n, k, stride, first := int(p[0]), int(p[1]), int(p[2]), int(p[3])
 		x, gates := Floats(args[0]), Floats(args[1])
-		parallel(n, func(t int) {
+		parallel.For(n, func(t int) {
 			out := make([]float32, k)
 			for i := range out {
 				out[i] = float32(x[t*k+i] * Sigmoid(gates[t*stride+first+i]))

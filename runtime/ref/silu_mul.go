@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // siluMul: activations of silu(gate) * up, with gate and up the two halves of
 // a row.
@@ -11,7 +14,7 @@ func siluMul(a act) Twin {
 	return func(node *graph.Node, args [][]uint32) {
 		n, k := int(node.Push[0]), int(node.Push[1])
 		x := Floats(args[0])
-		parallel(n, func(t int) {
+		parallel.For(n, func(t int) {
 			gate, up := x[2*t*k:][:k], x[(2*t+1)*k:][:k]
 			out := make([]float32, k)
 			for i := range out {

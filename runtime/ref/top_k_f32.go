@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // topKF32: the k largest elements of each part of a row, in order: larger ones
 // first, equal ones (so are -0 and +0) by position. A row is cut into parts of the
@@ -18,7 +21,7 @@ func topKF32(node *graph.Node, args [][]uint32) {
 	p := node.Push
 	width, part, parts, k, n := int(p[0]), int(p[1]), int(p[2]), int(p[3]), int(p[4])
 	x, values, ids := args[0], args[1], args[1][n*parts*k:]
-	parallel(parts*n, func(i int) {
+	parallel.For(parts*n, func(i int) {
 		from := i / parts * width
 		first := i % parts * part
 		row := x[from+first:][:min(part, width-first)]

@@ -26,20 +26,21 @@ var allowed = []struct {
 	{"vk", nil},
 	{"spirv", nil},
 	{"runtime/graph", nil},
+	{"runtime/parallel", nil},
 	{"model/gguf", nil},
 	{"model/token", nil},
 	{"model/chat", nil},
-	{"model/rope", nil},
+	{"model/rope", []string{"runtime/parallel"}},
 	{"model/safetensors", nil},
 	{"model/quantize", []string{"model/gguf"}},
 	{"model/convert", []string{"model/gguf", "model/quantize", "model/safetensors", "model/token"}},
-	{"runtime/ref", []string{"runtime/graph"}},
+	{"runtime/ref", []string{"runtime/graph", "runtime/parallel"}},
 	{"runtime/op", []string{"runtime/graph", "spirv"}},
 	{"runtime/plan", []string{"runtime/graph", "spirv"}},
 	{"runtime/conform", []string{"runtime/...", "spirv"}},
-	{"runtime", []string{"vk", "spirv", "runtime/graph", "runtime/plan"}},
-	{"model", []string{"model/...", "runtime/graph", "runtime/op", "runtime/ref"}},                     // never runtime: no Vulkan
-	{"model/...", []string{"runtime/op", "runtime/graph", "model/gguf", "model/rope", "model/family"}}, // the families
+	{"runtime", []string{"vk", "spirv", "runtime/graph", "runtime/parallel", "runtime/plan"}},
+	{"model", []string{"model/...", "runtime/graph", "runtime/op", "runtime/ref"}},                                         // never runtime: no Vulkan
+	{"model/...", []string{"runtime/op", "runtime/graph", "runtime/parallel", "model/gguf", "model/rope", "model/family"}}, // the families
 	{"tools/...", []string{"..."}},
 }
 
