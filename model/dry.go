@@ -50,7 +50,11 @@ func limitsOf(o Options) graph.Limits {
 // the context that it is opened with, so a small one will do.
 func recorder(f *gguf.File, o Options) (*Model, error) {
 	o.Context, o.Progress, o.Executor = min(o.Context, o.Chunk), nil, dry{limitsOf(o)}
-	m, err := newModel(f, o)
+	net, err := readFamily(f)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModel(f, net, o)
 	if err != nil {
 		return nil, err
 	}

@@ -46,9 +46,12 @@ var (
 	ErrUnloaded    = errors.New("the model is unloaded")
 )
 
-// Options of opening a model. Only Executor is required.
+// Options of opening a model. Only Executor or Connect is required.
 type Options struct {
-	Executor    graph.Executor
+	Executor graph.Executor
+	// Connect opens the executor, if there is none, while the file is read. What it
+	// returns is the caller's also when the model cannot be opened.
+	Connect     func() (graph.Executor, error)
 	Context     int    // positions of one session; 0: the model's own, at most 4096
 	Sequences   int    // sessions that can be full at once; 0: 1
 	Activations op.Act // of matrix products; the default is int8
@@ -62,6 +65,8 @@ type Options struct {
 	CacheKeys, CacheValues op.CacheType
 	// Progress, if not nil, is told how many bytes of the file are loaded.
 	Progress func(done, total uint64)
+	// Trace, if not nil, is told each step of opening when it is done, by several goroutines.
+	Trace func(done string)
 }
 
 // DefaultChunk is the number of tokens of a prompt that run at once, unless Options say.
@@ -133,26 +138,13 @@ type Model struct {
 // Cancelling ctx ends the upload at the next tensor. After an error nothing stays
 // allocated.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
-	f, err := gguf.Options{Q2Group: o.Q2Group}.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	m, err := load(ctx, f, o)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return m, nil
+	return load(ctx, o, func() (*gguf.File, error) { return gguf.Options{Q2Group: o.Q2Group}.Open(path) })
 }
 
 // OpenBytes opens a file that lies in memory, such as an embedded one. name is
 // used in errors.
 func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
-	f, err := gguf.Options{Q2Group: o.Q2Group}.Parse(name, data)
-	if err != nil {
-		return nil, err
-	}
-	return load(ctx, f, o)
+	return load(ctx, o, func() (*gguf.File, error) { return gguf.Options{Q2Group: o.Q2Group}.Parse(name, data) })
 }
 
 // families reads the metadata of each architecture.
@@ -185,37 +177,69 @@ func readFamily(f *gguf.File) (family.Model, error) {
 	return read(f, arch)
 }
 
-func load(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
-	m, err := newModel(f, o)
+func load(ctx context.Context, o Options, read func() (*gguf.File, error)) (_ *Model, err error) {
+	if o.Trace == nil {
+		o.Trace = func(string) {}
+	}
+	var connecting, reading sync.WaitGroup
+	var refused, bad error
+	if o.Executor == nil && o.Connect != nil {
+		connecting.Go(func() { o.Executor, refused = o.Connect() })
+		defer connecting.Wait()
+	}
+	f, err := read()
 	if err != nil {
 		return nil, err
 	}
-	var reading sync.WaitGroup
-	var bad error
-	reading.Go(func() { m.tok, bad = readTokenizer(f, m.config) })
-	err = m.upload(ctx, m.options.Executor)
-	reading.Wait()
-	switch {
-	case bad != nil:
-		m.free()
-		return nil, bad
-	case err != nil:
-		return nil, err
-	}
-	return m, nil
-}
-
-// newModel is a model of which nothing is on the executor yet, without a tokenizer.
-func newModel(f *gguf.File, o Options) (*Model, error) {
+	defer func() {
+		if reading.Wait(); err != nil {
+			f.Close()
+		}
+	}()
 	net, err := readFamily(f)
 	if err != nil {
 		return nil, err
 	}
+	o.Trace("file parsed")
+	var tok *token.Tokenizer
+	reading.Go(func() {
+		tok, bad = readTokenizer(f, net.Base())
+		o.Trace("tokenizer read")
+	})
+	warming, connected := context.WithCancel(ctx)
+	reading.Go(func() {
+		f.Warm(warming)
+		o.Trace("file warm, or device open")
+	})
+	connecting.Wait()
+	connected()
+	if refused != nil {
+		return nil, refused
+	}
+	m, err := newModel(f, net, o)
+	if err != nil {
+		return nil, err
+	}
+	err = m.upload(ctx, o.Executor)
+	if reading.Wait(); bad != nil {
+		m.free()
+		err = bad
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.tok = tok
+	return m, nil
+}
+
+// newModel is a model of which nothing is on the executor yet, without a tokenizer.
+func newModel(f *gguf.File, net family.Model, o Options) (*Model, error) {
 	c := net.Base()
 	if o.Executor == nil {
 		return nil, fmt.Errorf("%s: Options.Executor is nil: %w", f.Name, graph.ErrNoDevice)
 	}
-	if o, err = o.withDefaults(c); err != nil {
+	o, err := o.withDefaults(c)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return &Model{file: f, net: net, config: c, options: o, burstTime: burstTime, sessions: map[*Session]bool{}}, nil
@@ -225,6 +249,7 @@ func newModel(f *gguf.File, o Options) (*Model, error) {
 func (m *Model) upload(ctx context.Context, x graph.Executor) error {
 	m.loads++
 	err := m.place(until{x, ctx})
+	m.options.Trace("memory allocated")
 	if err == nil {
 		err = m.weights.Fill(until{x, ctx}, func(done, total uint64) {
 			if m.options.Progress != nil {
@@ -232,6 +257,7 @@ func (m *Model) upload(ctx context.Context, x graph.Executor) error {
 			}
 		})
 	}
+	m.options.Trace("weights uploaded")
 	if err == nil {
 		err = ctx.Err()
 	}

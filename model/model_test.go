@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"slices"
 	"testing"
 
+	"github.com/ternvk/tern/runtime/graph"
 	"github.com/ternvk/tern/runtime/op"
 	"github.com/ternvk/tern/runtime/ref"
 	"github.com/ternvk/tern/testdata/sprig"
@@ -175,5 +177,36 @@ func TestGenerate(t *testing.T) {
 		if want := cases[0].GreedyIDs; !slices.Equal(ids, want[:len(want)-1]) {
 			t.Errorf("turn %d: answer %v, want %v", turn, ids, want)
 		}
+	}
+}
+
+// The executor is opened beside the file, and is the caller's whatever becomes of it.
+func TestConnect(t *testing.T) {
+	var opened int
+	refused := errors.New("refused")
+	o := Options{Context: 64, Connect: func() (graph.Executor, error) {
+		opened++
+		return ref.New(), nil
+	}}
+	m, err := OpenBytes(t.Context(), "sprig", sprig.Model, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opened != 1 || m.x == nil || m.Tokenizer() == nil {
+		t.Errorf("%d executors were opened, the model's is %v", opened, m.x)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenBytes(t.Context(), "half", sprig.Model[:len(sprig.Model)/2], o); err == nil || opened != 2 {
+		t.Errorf("half a file: error %v, %d executors opened", err, opened)
+	}
+	o.Connect = func() (graph.Executor, error) { return nil, refused }
+	if _, err := OpenBytes(t.Context(), "sprig", sprig.Model, o); !errors.Is(err, refused) {
+		t.Errorf("an executor that cannot be opened: %v", err)
+	}
+	o.Connect = nil
+	if _, err := OpenBytes(t.Context(), "sprig", sprig.Model, o); !errors.Is(err, graph.ErrNoDevice) {
+		t.Errorf("no executor: %v", err)
 	}
 }

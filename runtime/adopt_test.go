@@ -96,9 +96,11 @@ func TestCacheFolder(t *testing.T) {
 		d := open(t, Options{CacheDir: dir})
 		both(t, d, func(x graph.Executor) []uint32 { return runNorm(t, x, 3, 128) })
 		loaded, cached = d.pipes.loaded, d.Probe().Cached
-		if err := d.Close(); err != nil {
-			t.Error(err)
+		d.Abandon() // Close saves no more
+		if _, err := d.Alloc(graph.Cache, "x", 4); !errors.Is(err, graph.ErrClosed) {
+			t.Errorf("memory of an abandoned device: %v", err)
 		}
+		d.destroy()
 		return loaded, cached
 	}
 	if loaded, cached := use(); loaded != 0 || cached {

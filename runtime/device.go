@@ -38,6 +38,7 @@ type Options struct {
 	CacheDir  string            // folder of the pipeline cache, "off" for none; default: the user's cache folder
 	Validate  bool              // run under the Khronos validation layer, see Device.Messages
 	Adopt     *Adopt            // use a device that the program has made
+	Trace     func(done string) // if not nil, is told each step of opening, compiling and closing when it is done
 	Test      Test              // for tests
 }
 
@@ -175,6 +176,9 @@ func Open(opts Options) (*Device, error) {
 	default:
 		return nil, fmt.Errorf("profile %q: want exact or fast", opts.Profile)
 	}
+	if opts.Trace == nil {
+		opts.Trace = func(string) {}
+	}
 	d := &Device{opts: opts, programs: map[*Program]bool{}, rate: 1}
 	if err := d.open(); err != nil {
 		d.destroy()
@@ -195,6 +199,7 @@ func (d *Device) open() error {
 	if d.opts.Adopt != nil {
 		config.Enabled = append([]string{}, d.opts.Adopt.Enabled...)
 	}
+	d.opts.Trace("devices listed")
 	if d.plan, err = plan.New(snapshot, config); err != nil {
 		return err
 	}
@@ -210,6 +215,7 @@ func (d *Device) open() error {
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
+	d.opts.Trace("device created")
 	if err := d.once.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
@@ -219,7 +225,9 @@ func (d *Device) open() error {
 	if err := d.pipes.open(d); err != nil {
 		return fmt.Errorf("opening %s: %w", snapshot.Title(), err)
 	}
-	return d.examine()
+	err = d.examine()
+	d.opts.Trace("pipelines read, device probed")
+	return err
 }
 
 // find fills instance and physical.
@@ -235,6 +243,7 @@ func (d *Device) find() (plan.Snapshot, error) {
 	if d.instance, err = newInstance(d.opts.Validate); err != nil {
 		return plan.Snapshot{}, err
 	}
+	d.opts.Trace("instance created")
 	list, handles, err := enumerate(d.instance, d.opts.Disable)
 	if err != nil {
 		return plan.Snapshot{}, err
@@ -364,8 +373,22 @@ func (d *Device) Close() error {
 	}
 	d.closed = true
 	d.pipes.save(d)
+	d.opts.Trace("pipelines saved")
 	d.destroy()
+	d.opts.Trace("device closed")
 	return nil
+}
+
+// Abandon is Close for a process that ends at once: it saves what is kept between runs,
+// and leaves memory and objects to the system.
+func (d *Device) Abandon() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.closed = true
+		d.pipes.save(d)
+		d.opts.Trace("pipelines saved")
+	}
 }
 
 // destroy releases what open made, all or in part.

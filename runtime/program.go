@@ -102,6 +102,7 @@ func (d *Device) compile(g *graph.Graph, choose chooser) (*Program, error) {
 		return nil, fmt.Errorf("graph %s: %w", g.Name, err)
 	}
 	d.programs[p] = true
+	d.opts.Trace("compiled " + g.Name)
 	return p, nil
 }
 

@@ -4,10 +4,12 @@
 package gguf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"sync/atomic"
 
 	"github.com/edsrzf/mmap-go"
 )
@@ -109,6 +111,23 @@ func (o Options) Parse(name string, data []byte) (*File, error) {
 	}
 	return f, nil
 }
+
+// Warm has the file's pages brought into memory, from its beginning on and as far as it
+// gets until ctx ends, so that readers need not wait for each of them.
+func (f *File) Warm(ctx context.Context) {
+	const page, stretch = 4 << 10, 1 << 20
+	var sum byte
+	for rest := []byte(f.mapped); len(rest) > 0 && ctx.Err() == nil; {
+		n := min(stretch, len(rest))
+		for at := 0; at < n; at += page {
+			sum += rest[at]
+		}
+		rest = rest[n:]
+	}
+	warmed.Store(uint32(sum)) // so that the reads are not left out
+}
+
+var warmed atomic.Uint32
 
 // Close unmaps the file. Tensor data must not be used afterwards.
 func (f *File) Close() error {

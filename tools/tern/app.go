@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -42,7 +43,9 @@ type app struct {
 	mask        string
 	validate    bool
 	force       []string // features to use though the device does not ask for them
-	brief       bool     // too little is asked for that kernels in PTX could win back what they cost at the start
+	trace       bool
+	ends        bool // the process, when the command does
+	brief       bool // too little is asked for that kernels in PTX could win back what they cost at the start
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
@@ -57,6 +60,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.q2Group, "q2-group", 0, "weights in a group of type id 42, 64 or 128, where the file does not tell")
 	f.StringVar(&a.kernelDir, "kernels", "", "take NAME.spv and NAME.ptx files in this `folder` instead of the built-in kernels")
 	f.StringArrayVar(&a.kernels, "kernel", nil, "force an implementation: `contract=impl`, impl empty for the base (repeatable)")
+	f.BoolVar(&a.trace, "trace", false, "tell on standard error when each step of the start was done")
 	f.StringVar(&a.mask, "mask", "", "do without `features` of the device, a list with commas of the words of "+runtime.DisableVariable+
 		" and of\nLIMIT=NUMBER, LIMIT one of "+strings.Join(plan.MaskLimits(), ", "))
 }
@@ -124,6 +128,34 @@ type opened struct {
 // Close closes the model and its executor.
 func (o *opened) Close() error { return errors.Join(o.Model.Close(), o.x.Close()) }
 
+// leave is Close at the end of a command. Where the process ends as well, the system
+// gives memory back faster.
+func (a *app) leave(o *opened) {
+	if x, ok := o.x.(interface{ Abandon() }); ok && a.ends && !a.validate {
+		x.Abandon()
+		return
+	}
+	o.Close()
+}
+
+// tracer prints steps of the start with the time since the program began, nil if nobody
+// asked for that.
+func (a *app) tracer() func(done string) {
+	if !a.trace {
+		return nil
+	}
+	return func(done string) {
+		tracing.Lock()
+		defer tracing.Unlock()
+		fmt.Fprintf(a.err, "%8.1f ms: %s\n", float64(time.Since(began).Microseconds())/1e3, done)
+	}
+}
+
+var (
+	began   = time.Now()
+	tracing sync.Mutex
+)
+
 // options adds what the flags say.
 func (a *app) options(o model.Options) (_ model.Options, err error) {
 	if o.Activations, err = op.ParseAct(a.activations); err != nil {
@@ -142,35 +174,65 @@ func (a *app) options(o model.Options) (_ model.Options, err error) {
 	return o, nil
 }
 
+// open opens the model and, while its file is read, the device that the flags name.
+func (a *app) open(ctx context.Context, o model.Options) (*opened, error) {
+	s, err := a.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &opened{}
+	o.Connect = func() (_ graph.Executor, err error) {
+		m.x, err = a.executor(a.device)
+		return m.x, err
+	}
+	return a.fill(ctx, s, m, o)
+}
+
 // load opens the model on an executor. It takes over the executor, which it
 // closes when it fails.
 func (a *app) load(ctx context.Context, s source, x graph.Executor, o model.Options) (*opened, error) {
+	o.Executor = x
+	return a.fill(ctx, s, &opened{x: x}, o)
+}
+
+// fill opens the model of m. If that fails, its executor is closed.
+func (a *app) fill(ctx context.Context, s source, m *opened, o model.Options) (*opened, error) {
 	o, err := a.options(o)
-	if err != nil {
-		return nil, errors.Join(err, x.Close())
+	if err == nil && o.Context == mostThatFit {
+		o, err = a.fitted(s, o)
 	}
-	o.Executor, o.Progress = x, a.progress("loading", true)
-	if o.Context == mostThatFit {
-		f, err := s.open()
-		if err == nil {
-			o.Context, err = a.fit(f, o)
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
-			return nil, errors.Join(err, x.Close())
+	if err == nil {
+		o.Progress, o.Trace = a.progress("loading", true), a.tracer()
+		if s.data != nil {
+			m.Model, err = model.OpenBytes(ctx, s.name, s.data, o)
+		} else {
+			m.Model, err = model.Open(ctx, s.name, o)
 		}
 	}
-	var m *model.Model
-	if s.data != nil {
-		m, err = model.OpenBytes(ctx, s.name, s.data, o)
-	} else {
-		m, err = model.Open(ctx, s.name, o)
-	}
 	if err != nil {
-		return nil, errors.Join(err, x.Close())
+		if m.x != nil {
+			err = errors.Join(err, m.x.Close())
+		}
+		return nil, err
 	}
-	a.sayCache(m, o)
-	return &opened{m, x}, nil
+	o.Executor = m.x
+	a.sayCache(m.Model, o)
+	return m, nil
+}
+
+// fitted are the options with the largest context that fits the executor.
+func (a *app) fitted(s source, o model.Options) (_ model.Options, err error) {
+	if o.Executor == nil {
+		if o.Executor, err = o.Connect(); err != nil {
+			return o, err
+		}
+	}
+	f, err := s.open()
+	if err != nil {
+		return o, err
+	}
+	o.Context, err = a.fit(f, o)
+	return o, errors.Join(err, f.Close())
 }
 
 // mostThatFit is the context that asks for as many positions as fit.
@@ -201,19 +263,6 @@ func (a *app) sayCache(m *model.Model, o model.Options) {
 	if err == nil && err2 == nil {
 		fmt.Fprintf(a.err, "cache: keys in %s, values in %s: %s instead of %s\n", a.cacheKeys, a.cacheValues, sizeText(small.Cache), sizeText(halves.Cache))
 	}
-}
-
-// open opens the model and the device that the flags name.
-func (a *app) open(ctx context.Context, o model.Options) (*opened, error) {
-	s, err := a.source(ctx)
-	if err != nil {
-		return nil, err
-	}
-	x, err := a.executor(a.device)
-	if err != nil {
-		return nil, err
-	}
-	return a.load(ctx, s, x, o)
 }
 
 // terminal reports whether a stream is one.

@@ -53,7 +53,7 @@ func (a *app) vulkan(device string) (*runtime.Device, error) {
 
 // deviceOptions is what the flags say about a device.
 func (a *app) deviceOptions(device string) (o runtime.Options, err error) {
-	o = runtime.Options{Device: device, Profile: a.profile, KernelDir: a.kernelDir, Force: a.force, Validate: a.validate}
+	o = runtime.Options{Device: device, Profile: a.profile, KernelDir: a.kernelDir, Force: a.force, Validate: a.validate, Trace: a.tracer()}
 	if o.Kernels, err = plan.ParseKernels(strings.Join(a.kernels, ",")); err != nil {
 		return o, usageError{err}
 	}

@@ -26,7 +26,8 @@ import (
 )
 
 func main() {
-	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	a := &app{ends: true}
+	os.Exit(a.execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // Exit statuses besides 0.
@@ -43,10 +44,14 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// execute runs one command and returns the exit status.
+// execute runs one command of a program that goes on, and returns the exit status.
 func execute(args []string, in io.Reader, out, err io.Writer) int {
+	return new(app).execute(args, in, out, err)
+}
+
+func (a *app) execute(args []string, in io.Reader, out, err io.Writer) int {
 	answers := &output{to: out}
-	a := &app{in: in, out: answers, err: err}
+	a.in, a.out, a.err = in, answers, err
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)

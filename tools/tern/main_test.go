@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -225,5 +226,36 @@ func TestDevices(t *testing.T) {
 	decode(t, c.exits(t, 0).out.Bytes(), &list)
 	if list[0].Exact != nil || strings.Contains(strings.Join(list[0].Features, " "), "int8") {
 		t.Errorf("with int8 and the probe off: %+v", list[0])
+	}
+}
+
+// --trace tells the steps of a start in the order of time, and the program that leaves
+// its device to the system keeps its pipelines.
+func TestTrace(t *testing.T) {
+	c := prepare(t, "", "run", "--trace", "-n", "1", "hi")
+	dir := t.TempDir()
+	c.Env = append(os.Environ(), "TERN_CACHE="+dir)
+	c.exits(t, 0)
+	var last float64
+	seen := map[string]bool{}
+	for line := range strings.Lines(c.err.String()) {
+		at, step, ok := strings.Cut(strings.TrimSpace(line), " ms: ")
+		if !ok {
+			continue
+		}
+		seen[step] = true
+		ms, err := strconv.ParseFloat(at, 64)
+		if err != nil || ms < last {
+			t.Errorf("%q after %g ms", line, last)
+		}
+		last = ms
+	}
+	for _, step := range []string{"file parsed", "tokenizer read", "memory allocated", "weights uploaded", "first token"} {
+		if !seen[step] {
+			t.Errorf("%q is missing in\n%s", step, c.err.String())
+		}
+	}
+	if files, err := os.ReadDir(dir); seen["device created"] && (err != nil || len(files) < 2) {
+		t.Errorf("kept are %v, error %v", files, err)
 	}
 }

@@ -44,7 +44,7 @@ func (a *app) newSpeaker(ctx context.Context, f *samplingFlags) (*speaker, error
 	return p, nil
 }
 
-func (p *speaker) close() error { return p.m.Close() }
+func (p *speaker) close() { p.leave(p.m) }
 
 // speed is what a generation took.
 type speed struct {
@@ -108,10 +108,14 @@ func (p *speaker) complete(ctx context.Context, ids []int32) (speed, error) {
 // write writes an answer to standard output, and thoughts to standard error; each
 // ends with a line break.
 func (p *speaker) write(answer iter.Seq2[model.Piece, error]) error {
-	thinking := false
+	thinking, trace := false, p.tracer()
 	for piece, err := range answer {
 		if err != nil {
 			return err
+		}
+		if trace != nil {
+			trace("first token")
+			trace = nil
 		}
 		to := p.out
 		if piece.Thought {
