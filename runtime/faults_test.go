@@ -103,7 +103,10 @@ func TestFillsTogether(t *testing.T) {
 		b := must[graph.Buffer](t)(d.Alloc(graph.Weights, fmt.Sprint(i), size))
 		wg.Go(func() {
 			got := make([]byte, size)
-			err := errors.Join(d.Write(b, 0, want(i)), d.Read(b, 0, got))
+			err := errors.Join(d.Fill(b, 0, size, func(off uint64, p []byte) error {
+				copy(p, want(i)[off:])
+				return nil
+			}), d.Read(b, 0, got))
 			if err != nil || !bytes.Equal(got, want(i)) {
 				t.Errorf("buffer %d: other bytes, error %v", i, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
 	"github.com/ternvk/tern/runtime/plan"
 	"github.com/ternvk/tern/vk"
 )
@@ -153,7 +154,8 @@ func purposeName(p graph.Purpose) string {
 
 func (d *Device) zero(b *Buffer) error {
 	if m := b.mapped(); m != nil {
-		clear(m)
+		const piece = 2 << 20
+		parallel.For((len(m)+piece-1)/piece, func(i int) { clear(m[i*piece : min((i+1)*piece, len(m))]) })
 		return nil
 	}
 	return d.once.start(d, "clearing "+b.name, func(cmd vk.CommandBuffer) {

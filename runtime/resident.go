@@ -47,7 +47,7 @@ func (p *Program) reside() error {
 	for i := turnBytes / 4; i < len(words); i++ {
 		words[i] = plan.Empty
 	}
-	if err := d.put(r.own, vk.SliceBytes(words)); err != nil {
+	if err := d.write(r.own, 0, vk.SliceBytes(words)); err != nil {
 		return err
 	}
 	if r.late, err = d.alloc(staged, "late", 4, plan.Staged); err != nil {
@@ -130,7 +130,7 @@ func (p *Program) writeTape() error {
 			}
 		}
 	}
-	return p.device.put(r.words, data)
+	return p.device.write(r.words, 0, data)
 }
 
 // hostBatch is the batch as the host sees it.

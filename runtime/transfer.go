@@ -61,7 +61,7 @@ func (s *slot) upload(d *Device, lock sync.Locker, b *Buffer, offset, n uint64, 
 	}
 	lock.Lock()
 	if err = d.failed(what, err); err == nil {
-		err = s.make(d)
+		err = s.prepare(d)
 	}
 	lock.Unlock()
 	if err == nil {
@@ -84,15 +84,15 @@ func (s *slot) upload(d *Device, lock sync.Locker, b *Buffer, offset, n uint64, 
 	if err := d.vk.EndCommandBuffer(cmd); err != nil {
 		return d.failed(what, err)
 	}
-	if err := d.submit(what, []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &cmd}}, s.fence[0]); err != nil {
+	if err := d.submit(what, []vk.SubmitInfo{{CommandBufferCount: 1, PCommandBuffers: &s.cmd[0]}}, s.fence[0]); err != nil {
 		return err
 	}
 	s.busy, d.flying = true, true
 	return nil
 }
 
-// make gives the slot what it needs. mu is held.
-func (s *slot) make(d *Device) (err error) {
+// prepare gives the slot what it needs. mu is held.
+func (s *slot) prepare(d *Device) (err error) {
 	if err = d.usable(); err != nil || s.buf != nil {
 		return err
 	}
@@ -129,52 +129,28 @@ func (d *Device) window(gb graph.Buffer, offset, n uint64) (*Buffer, error) {
 
 // Write copies data into a buffer.
 func (d *Device) Write(gb graph.Buffer, offset uint64, data []byte) error {
-	return d.Fill(gb, offset, uint64(len(data)), func(off uint64, p []byte) error {
-		copy(p, data[off:])
-		return nil
-	})
-}
-
-// Fill writes a range piece by piece: fill(off, p) sets all of p, the bytes at
-// offset + off. Several pieces are made at once. fill must not use the device; its error
-// ends the upload and is returned. The device may still be copying when Fill returns;
-// what is submitted later comes behind.
-func (d *Device) Fill(gb graph.Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error {
-	d.filling.RLock() // keeps the buffer
-	defer d.filling.RUnlock()
 	d.mu.Lock()
-	b, err := d.window(gb, offset, bytes)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	b, err := d.window(gb, offset, uint64(len(data)))
 	if err != nil {
 		return err
 	}
-	return parallel.Try(d.pieces(bytes), func(i int) error {
-		off := uint64(i) * d.piece()
-		n := min(bytes-off, d.piece())
-		if m := b.mapped(); m != nil {
-			return fill(off, m[offset+off:][:n:n])
-		}
-		s := <-d.stage.free
-		defer func() { d.stage.free <- s }()
-		return s.upload(d, &d.mu, b, offset+off, n, func(p []byte) error { return fill(off, p) })
-	})
+	return d.write(b, offset, data)
 }
 
-// pieces is the number of pieces of so many bytes.
-func (d *Device) pieces(bytes uint64) int { return int((bytes + d.piece() - 1) / d.piece()) }
-
-// put writes the first bytes of a buffer. mu is held.
-func (d *Device) put(b *Buffer, data []byte) error {
+// write is Write with mu held. The device may still be copying when it returns; what is
+// submitted later comes behind.
+func (d *Device) write(b *Buffer, offset uint64, data []byte) error {
 	if m := b.mapped(); m != nil {
-		copy(m, data)
+		copy(m[offset:], data)
 		return nil
 	}
-	for off := uint64(0); len(data) > 0; {
+	for len(data) > 0 {
 		n := min(uint64(len(data)), d.piece())
-		if err := d.stage.held.upload(d, held{}, b, off, n, func(p []byte) error { copy(p, data); return nil }); err != nil {
+		if err := d.stage.held.upload(d, held{}, b, offset, n, func(p []byte) error { copy(p, data); return nil }); err != nil {
 			return err
 		}
-		off, data = off+n, data[n:]
+		offset, data = offset+n, data[n:]
 	}
 	return nil
 }
@@ -184,6 +160,32 @@ type held struct{}
 
 func (held) Lock()   {}
 func (held) Unlock() {}
+
+// Fill writes a range piece by piece: fill(off, p) sets all of p, the bytes at
+// offset + off. Several pieces are made at once, while the device can be used for other
+// things, but not by fill, whose error ends the upload and is returned. The device may
+// still be copying when Fill returns; what is submitted later comes behind.
+func (d *Device) Fill(gb graph.Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error {
+	d.filling.RLock() // keeps the buffer
+	defer d.filling.RUnlock()
+	d.mu.Lock()
+	b, err := d.window(gb, offset, bytes)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	piece := d.piece()
+	return parallel.Try(int((bytes+piece-1)/piece), func(i int) error {
+		off := uint64(i) * piece
+		n := min(bytes-off, piece)
+		if m := b.mapped(); m != nil {
+			return fill(off, m[offset+off:][:n:n])
+		}
+		s := <-d.stage.free
+		defer func() { d.stage.free <- s }()
+		return s.upload(d, &d.mu, b, offset+off, n, func(p []byte) error { return fill(off, p) })
+	})
+}
 
 // Read copies a range of a buffer out.
 func (d *Device) Read(gb graph.Buffer, offset uint64, data []byte) error {

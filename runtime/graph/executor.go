@@ -95,7 +95,7 @@ type Executor interface {
 	Read(b Buffer, offset uint64, data []byte) error
 	// Fill writes data produced piece by piece: fill(off, p) must set every byte of
 	// p, the bytes at offset + off. Pieces are made in no order, and several at once.
-	// Used for large uploads. The buffer must not be freed meanwhile.
+	// Used for large uploads. The buffer must not be freed or used meanwhile.
 	Fill(b Buffer, offset, bytes uint64, fill func(off uint64, p []byte) error) error
 	Compile(g *Graph) (Program, error)
 	// Run executes the whole program. It returns ctx.Err() at the next border
