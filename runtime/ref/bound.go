@@ -1,6 +1,9 @@
 package ref
 
-import "github.com/ternvk/tern/runtime/graph"
+import (
+	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/parallel"
+)
 
 // A Bound says how far the words of a kernel of class bound:NAME may lie from its
 // twin's: the largest distance for each word of the floats that the node writes,
@@ -38,7 +41,7 @@ func attentionBound(node *graph.Node, args [][]uint32) []float32 {
 	heads := c.kvHeads * share
 	q := Floats(args[0])
 	bound := make([]float32, len(args[3]))
-	parallel(int(p[0])*heads, func(i int) {
+	parallel.For(int(p[0])*heads, func(i int) {
 		t, h := i/heads, i%heads
 		count := int(batch[int(p[2])+t]) + 1
 		table := batch[batch[int(p[3])+t]:]
