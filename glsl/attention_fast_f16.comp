@@ -47,14 +47,31 @@ shared uint spoilt;                         // whether a value that only some ro
 // SLACK above it, and the largest weight is 2^15, which halves hold.
 const float LIFT = 7.0, SLACK = 8.0;
 
+uvec4 halves(vec4 a, vec4 b) { return uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw)); }
+
+// Eight elements of a key or value, as halves.
+#ifdef QUANTIZED
+#include "chunk_q.glsl"
+uvec4 eight_halves(uvec2 at, uint eight, uint bits) {
+    vec4 a, b;
+    eight_of(at, eight, bits, a, b);
+    return halves(a, b);
+}
+uvec4 key_of(uint page, uint head, uint pos, uint eight) { return eight_halves(key_at(page, head, pos % PAGE, eight), eight, KEY_BITS); }
+uvec4 value_of(uint page, uint head, uint pos, uint eight) { return eight_halves(value_at(v_base, page, head, pos % PAGE, eight), eight, VALUE_BITS); }
+#else
+uvec4 key_of(uint page, uint head, uint pos, uint eight) { return cache[key_word(page, head, pos, eight * 8u) / 4u]; }
+uvec4 value_of(uint page, uint head, uint pos, uint eight) { return cache[(v_base + value_word(page, head, pos, eight * 8u)) / 4u]; }
+#endif
+
 uvec4 next_k[ITEMS], next_v[ITEMS];
 
 void load(uint from, uint page, uint head) {
     uint lane = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0u; i < ITEMS; i++) {
         uint item = i * LOCAL + lane;
-        next_k[i] = cache[key_word(page, head, from + item % KEYS, item / KEYS * 8u) / 4u];
-        next_v[i] = cache[(v_base + value_word(page, head, from + item / EIGHTS, item % EIGHTS * 8u)) / 4u];
+        next_k[i] = key_of(page, head, from + item % KEYS, item / KEYS);
+        next_v[i] = value_of(page, head, from + item / EIGHTS, item % EIGHTS);
     }
 }
 
@@ -91,8 +108,7 @@ void main() {
     }
     for (uint i = lane; i < ROWS * EIGHTS; i += LOCAL) {
         uint r = row0 + min(i / EIGHTS, rows - 1u), at = (r / SHARE * q_stride + (head * SHARE + r % SHARE) * HEAD_DIM) / 4u + i % EIGHTS * 2u;
-        vec4 a = q[at], b = q[at + 1u];
-        kv[i / EIGHTS * KV_PITCH + i % EIGHTS] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+        kv[i / EIGHTS * KV_PITCH + i % EIGHTS] = halves(q[at], q[at + 1u]);
     }
     if (lane == 0u) spoilt = 0u;
     barrier();
@@ -186,9 +202,9 @@ void main() {
                 vec4 v = uintBitsToFloat(score[row * SCORE_PITCH + col + i]) / l;
                 if (spoilt != 0u)
                     for (uint j = full / KEYS * KEYS; j < live; j++) {
-                        uint word = v_base + value_word(batch[pages + j / PAGE], head, j, d);
-                        uvec2 pairs = uvec2(cache[word / 4u][word % 4u], cache[word / 4u][word % 4u + 1u]);
-                        v = mix(v, vec4(uintBitsToFloat(0x7fc00000u)), greaterThan(uvec4(pairs.xxyy & uvec4(0x7fffu, 0x7fff0000u, 0x7fffu, 0x7fff0000u)), uvec4(0x7c00u, 0x7c000000u, 0x7c00u, 0x7c000000u)));
+                        uvec4 bad = not_numbers(value_of(batch[pages + j / PAGE], head, j, d / 8u));
+                        uvec2 pairs = d % 8u == 0u ? bad.xy : bad.zw;
+                        v = mix(v, vec4(uintBitsToFloat(0x7fc00000u)), notEqual(pairs.xxyy & uvec4(0x8000u, 0x80000000u, 0x8000u, 0x80000000u), uvec4(0u)));
                     }
                 y[((row0 + row) / SHARE * heads + head * SHARE + (row0 + row) % SHARE) * (HEAD_DIM / 4u) + d / 4u] = vec4(tidy(v.x), tidy(v.y), tidy(v.z), tidy(v.w));
             }

@@ -35,6 +35,9 @@ func BoundOf(name string) Bound {
 // of a query with elements that are no halves, beyond 65504 or not finite, or with a delta
 // above 32.
 func attentionBound(node *graph.Node, args [][]uint32) []float32 {
+	if len(node.Spec) == 5 {
+		node, args = inHalves(node, args)
+	}
 	p := node.Push
 	c := cacheF16{args[1], int(p[4]), int(node.Spec[0]), int(node.Spec[1])}
 	share, stride, batch := int(node.Spec[2]), int(p[1]), args[2]

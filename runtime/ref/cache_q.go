@@ -170,10 +170,15 @@ func newCacheQ(node *graph.Node, words []uint32, vBase int) *cacheQ {
 //	spec  dim (a multiple of 64), kv heads, share, bits of keys, bits of values
 func attentionQ(f16 Twin) Twin {
 	return func(node *graph.Node, args [][]uint32) {
-		halves := *node
-		halves.Push, args = slices.Clone(node.Push), slices.Clone(args)
-		cache, vBase := newCacheQ(node, args[1], int(node.Push[4])).expand()
-		args[1], halves.Push[4] = cache, uint32(vBase)
-		f16(&halves, args)
+		f16(inHalves(node, args))
 	}
+}
+
+// inHalves is an attention of the same cache in halves.
+func inHalves(node *graph.Node, args [][]uint32) (*graph.Node, [][]uint32) {
+	halves := *node
+	halves.Push, args = slices.Clone(node.Push), slices.Clone(args)
+	cache, vBase := newCacheQ(node, args[1], int(node.Push[4])).expand()
+	args[1], halves.Push[4] = cache, uint32(vBase)
+	return &halves, args
 }
