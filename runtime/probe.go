@@ -61,7 +61,7 @@ func (r *Rule) check(i int, got, want uint32) {
 }
 
 // The features that the probe decides about, by implementation of probe_i8.
-var probed = []string{"dot", "coop16", "coop8", "sm90"}
+var probed = []string{"dot", "coop16", "coop8", "coop16f16", "coop8f16", "sm90"}
 
 // probeFile is where the outcome is kept, "" where it is not.
 func (d *Device) probeFile() string {

@@ -15,6 +15,9 @@ type Allow struct {
 	// F16Convert allows the hardware's conversion to half floats, which the
 	// start-up probe has compared with the integer code (@f16cvt).
 	F16Convert bool
+	// Integers allows sums of cooperative matrices of floats: all are integers below
+	// 2^24, which are exact in any order (@integers).
+	Integers bool
 }
 
 // LintExact checks that the words of a kernel of class exact have only one
@@ -109,8 +112,8 @@ func (l *linter) check(in Instruction) string {
 			return fmt.Sprintf("%v to %d bits without @f16cvt", in.Op, l.width(o[0]))
 		}
 	case OpCooperativeMatrixMulAddKHR:
-		if l.isFloat(o[0]) {
-			return fmt.Sprintf("%v of floats sums in an open order", in.Op)
+		if l.isFloat(o[0]) && !l.allow.Integers {
+			return fmt.Sprintf("%v of floats without @integers sums in an open order", in.Op)
 		}
 	case OpCooperativeMatrixReduceNV:
 		if l.isFloat(o[0]) {

@@ -58,7 +58,8 @@ func TestLintExactRules(t *testing.T) {
 		{name: "atomic min", body: op(OpAtomicFMinEXT, idFloat), want: "OpAtomicFMinEXT"},
 		{name: "atomic max", body: op(OpAtomicFMaxEXT, idFloat), want: "OpAtomicFMaxEXT"},
 
-		{name: "float matrix product", body: op(OpCooperativeMatrixMulAddKHR, idCoopF), want: "OpCooperativeMatrixMulAddKHR of floats"},
+		{name: "float matrix product", body: op(OpCooperativeMatrixMulAddKHR, idCoopF), want: "OpCooperativeMatrixMulAddKHR of floats without @integers"},
+		{name: "float matrix product of integers", allow: Allow{Integers: true}, body: op(OpCooperativeMatrixMulAddKHR, idCoopF)},
 		{name: "integer matrix product", body: op(OpCooperativeMatrixMulAddKHR, idCoopU)},
 		{name: "float matrix reduction", body: op(OpCooperativeMatrixReduceNV, idCoopF), want: "OpCooperativeMatrixReduceNV of floats"},
 		{name: "integer matrix reduction", body: op(OpCooperativeMatrixReduceNV, idCoopU)},

@@ -49,6 +49,9 @@ func (p *Plan) checkOverride(contract, impl string) error {
 
 // lacks says what the plan lacks to run a kernel, "" when nothing.
 func (p *Plan) lacks(k *spirv.Kernel) string {
+	if k.Bound() != "" && !p.fast {
+		return "belongs to --profile fast"
+	}
 	for _, need := range k.Needs {
 		if !p.features[need] {
 			return "needs " + need
@@ -58,8 +61,6 @@ func (p *Plan) lacks(k *spirv.Kernel) string {
 	l := &p.Limits
 	size := k.LocalSize
 	switch {
-	case k.Bound() != "" && !p.fast:
-		return "belongs to --profile fast"
 	case p.API < api:
 		return fmt.Sprintf("needs Vulkan %v, the device has %v", api, p.API)
 	case size[0]*size[1]*size[2] > l.Invocations || size[0] > l.LocalSize[0] || size[1] > l.LocalSize[1] || size[2] > l.LocalSize[2]:

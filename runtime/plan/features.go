@@ -45,6 +45,9 @@ var features = []feature{
 	{"sm90", "", func(s *Snapshot) bool { return s.Import && s.Address && s.VendorID == nvidia }, nil}, // the start-up probe tells which cards
 }
 
+// forFast are the words that only kernels of the profile fast have a use for.
+var forFast = []string{"coop16f16", "coop8f16"}
+
 // nvidia is the PCI vendor of cards whose driver may take kernels in PTX.
 const nvidia = 0x10de
 
@@ -211,7 +214,7 @@ func New(s Snapshot, c Config) (*Plan, error) {
 	for _, f := range features {
 		has := f.has(&p.Snapshot) || f.could != nil && f.could(&p.Snapshot) && slices.Contains(c.Force, f.word)
 		switch {
-		case !has:
+		case !has || !c.Fast && slices.Contains(forFast, f.word):
 		case slices.Contains(c.Disable, f.word) || f.group != "" && slices.Contains(c.Disable, f.group):
 			p.Notes = append(p.Notes, f.word+" is off: disabled by the user")
 		case needsEnabling(f.group) && c.Enabled != nil && !slices.Contains(c.Enabled, f.word) && !slices.Contains(c.Enabled, f.group):

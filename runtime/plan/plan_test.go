@@ -87,10 +87,12 @@ func TestFeatures(t *testing.T) {
 		c    Config
 		want string
 	}{
-		{"h200", h200(), Config{}, "coop16 coop16f16 dot f16 int8 local1024 local256 local512 sg32 shared32k shared48k store16 store8"},
+		{"h200", h200(), Config{}, "coop16 dot f16 int8 local1024 local256 local512 sg32 shared32k shared48k store16 store8"},
 		{"h200 without", h200(), Config{Disable: []string{"coopmat", "f16", "local", "shared", "store8", "store16"}}, "dot int8 sg32"},
-		{"coop needs int8", h200(), Config{Disable: []string{"int8", "local", "shared", "subgroup"}}, "coop16f16 dot f16 store16 store8"},
-		{"coop needs f16", h200(), Config{Disable: []string{"f16", "local", "shared", "subgroup"}}, "coop16 dot int8 store16 store8"},
+		{"coop needs int8", h200(), Config{Disable: []string{"int8", "local", "shared", "subgroup"}}, "dot f16 store16 store8"},
+		{"fast", h200(), Config{Fast: true, Disable: []string{"local", "shared", "subgroup"}}, "coop16 coop16f16 dot f16 int8 store16 store8"},
+		{"fast without int8", h200(), Config{Fast: true, Disable: []string{"int8", "local", "shared", "subgroup"}}, "coop16f16 dot f16 store16 store8"},
+		{"coop needs f16", h200(), Config{Fast: true, Disable: []string{"f16", "local", "shared", "subgroup"}}, "coop16 dot int8 store16 store8"},
 		{"unaccelerated dot", cpu(), Config{Disable: []string{"local", "shared"}}, "f16 int8 sg8 store16 store8"},
 		{"forced dot", cpu(), Config{Disable: []string{"local", "shared"}, Force: []string{"dot"}}, "dot f16 int8 sg8 store16 store8"},
 		{"forced and disabled dot", cpu(), Config{Disable: []string{"local", "shared", "dot"}, Force: []string{"dot"}}, "f16 int8 sg8 store16 store8"},
@@ -106,13 +108,13 @@ func TestFeatures(t *testing.T) {
 		{"kernels in PTX without addresses", blind, Config{Disable: off}, "sg32"},
 		{"kernels in PTX of another vendor", other, Config{Disable: off}, "resident sg32"},
 		{"adopted without kernels in PTX", importing(), Config{Enabled: []string{"resident"}, Disable: off}, "resident sg32"},
-		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 coop16f16 dot f16 int8 sg32 store16 store8"},
+		{"capped", h200(), Config{Caps: Caps{Invocations: 128, SharedBytes: 16 << 10}}, "coop16 dot f16 int8 sg32 store16 store8"},
 	} {
 		if got := strings.Join(made(t, c.s, c.c).Features(), " "); got != c.want {
 			t.Errorf("%s: features %s, want %s", c.name, got, c.want)
 		}
 	}
-	p := made(t, h200(), Config{Disable: []string{"coop16"}})
+	p := made(t, h200(), Config{Disable: []string{"coopmat"}})
 	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "coop16 is off") {
 		t.Errorf("notes %q", p.Notes)
 	}

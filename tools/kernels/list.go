@@ -19,7 +19,7 @@ const (
 
 // readList reads the kernel list: a line per kernel with the columns name,
 // source, defines, tile, needs, class; # starts a comment, - is an empty column.
-// Of the defines, @env=TARGET, @fma and @f16cvt are settings of this tool. A source
+// Of the defines, @env=TARGET, @fma, @f16cvt and @integers are settings of this tool. A source
 // NAME.cu is CUDA, whose tile says with shared=N how many bytes of dynamic shared memory
 // a workgroup has.
 func readList(r io.Reader, path string) ([]*spirv.Kernel, error) {
@@ -83,6 +83,8 @@ func readLine(columns []string) (*spirv.Kernel, error) {
 			k.Unroll = true
 		case d == "@f16cvt":
 			k.Allow.F16Convert = true
+		case d == "@integers":
+			k.Allow.Integers = true
 		case strings.HasPrefix(d, "@"):
 			return nil, fmt.Errorf("unknown setting %s", d)
 		default:

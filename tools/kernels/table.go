@@ -40,7 +40,7 @@ func table(kernels []*spirv.Kernel, compiler string) ([]byte, error) {
 			p("Unroll: true,\n")
 		}
 		if k.Allow != (spirv.Allow{}) {
-			p("Allow: Allow{Fma: %t, F16Convert: %t},\n", k.Allow.Fma, k.Allow.F16Convert)
+			p("Allow: Allow{Fma: %t, F16Convert: %t, Integers: %t},\n", k.Allow.Fma, k.Allow.F16Convert, k.Allow.Integers)
 		}
 		if len(k.Tile) > 0 {
 			p("Tile: Tile{")
