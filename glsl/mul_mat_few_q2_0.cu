@@ -5,7 +5,7 @@
 // memory into registers one turn ahead; activations lie in a ring of RING turns. What a
 // warpgroup needs two slices later is on its way to the L2 cache.
 #define COLUMNS TOKENS
-#include "q2_0.cuh"
+#include "q2_0_terms.cuh"
 
 // Shared memory: rings of each part, and the sum of the slices so far if there are several.
 #define AT_X 0u
@@ -21,29 +21,15 @@ DEVICE u32x4 read_once(const void *p) {
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     return v;
 }
-DEVICE u32 read(const void *p) {
-    u32 v;
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
-    return v;
-}
 DEVICE void prefetch(const void *from, u32 bytes) { asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory"); }
 
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int behind> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(behind) : "memory"); } // for all groups but the last so many
 DEVICE void store_quad(u32 at, const float *v) { asm volatile("st.shared.v4.f32 [%4], {%0, %1, %2, %3};" ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(at) : "memory"); }
 DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-DEVICE u32 first_lane(u32 x) { // the warp's, which the compiler then knows to be one
-    u32 r;
-    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;" : "=r"(r) : "r"(x));
-    return r;
-}
 
 // -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their upper bits.
-DEVICE u32 weights_of(u32 codes, u32 to_top) {
-    u32 r;
-    asm("lop3.b32 %0, %1, 0xc0c0c0c0, %2, 0x6a;" : "=r"(r) : "r"(codes * to_top), "r"(0x40404040u)); // a & b ^ c
-    return r;
-}
+DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
 
 KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;

@@ -4,7 +4,7 @@
 // more warps bring codes, activations and scales, four blocks ahead.
 #define HALF (TOKENS / 2)
 #define COLUMNS HALF
-#include "q2_0.cuh"
+#include "q2_0_terms.cuh"
 
 #define ROWS (64 * WGS)
 #define STAGES 4u

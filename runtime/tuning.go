@@ -12,11 +12,14 @@ import (
 	"github.com/ternvk/tern/spirv"
 )
 
-// tuningFile is where a tuning of this device, driver and set of kernels is kept, ""
-// where nothing is.
+// tuningFile is where a tuning of this device, driver, set of kernels and profile is
+// kept, "" where nothing is.
 func (d *Device) tuningFile() string {
 	if d.opts.KernelDir != "" || d.plan.Disabled("tuning") {
 		return "" // other kernels have other speeds
+	}
+	if !d.Exact() { // fast chooses among more kernels
+		return d.cacheFile("tuning-fast")
 	}
 	return d.cacheFile("tuning")
 }

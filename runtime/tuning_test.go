@@ -47,11 +47,12 @@ func TestTuning(t *testing.T) {
 	if got := chosen(o); got != "" {
 		t.Errorf("the next process uses %q", got)
 	}
-	forced, off, replaced := o, o, o
+	forced, off, replaced, fast := o, o, o, o
 	forced.Kernels = map[string]string{contract: usual}
 	off.Disable = []string{"tuning"}
 	replaced.KernelDir = t.TempDir()
-	for _, o := range []Options{forced, off, replaced} {
+	fast.Profile = "fast"
+	for _, o := range []Options{forced, off, replaced, fast} {
 		if got := chosen(o); got != usual {
 			t.Errorf("%+v: %q instead of %q", o, got, usual)
 		}

@@ -24,3 +24,10 @@ DEVICE int dot4(int sum, u32 a, u32 b) {
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
     return r;
 }
+
+// a & mask ^ b, in one instruction.
+DEVICE u32 and_xor(u32 a, u32 mask, u32 b) {
+    u32 r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(a), "r"(mask), "r"(b));
+    return r;
+}

@@ -16,11 +16,34 @@ DEVICE void copy16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.
 DEVICE void copy8(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory"); }
 DEVICE void copy4(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory"); }
 
+// Words that nobody writes meanwhile, from memory.
+DEVICE u32 read(const void *p) {
+    u32 v;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+DEVICE u32 read_half(const void *p) {
+    u32 v;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+DEVICE u32x2 read_pair(const void *p) {
+    u32x2 v;
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+DEVICE u32x4 read_quad(const void *p) {
+    u32x4 v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+
 DEVICE u32x4 shared_quad(u32 at) {
     u32x4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
     return v;
 }
+DEVICE void store_quad(u32 at, u32x4 v) { asm volatile("st.shared.v4.u32 [%4], {%0, %1, %2, %3};" ::"r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(at) : "memory"); }
 DEVICE u32x2 shared_pair(u32 at) {
     u32x2 v;
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));

@@ -12,6 +12,11 @@ DEVICE u32 shuffle_xor(u32 x, u32 by) {
     return r;
 }
 DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }
+DEVICE u32 first_lane(u32 x) { // the warp's, which the compiler then knows to be one
+    u32 r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;" : "=r"(r) : "r"(x));
+    return r;
+}
 
 DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
@@ -23,3 +28,9 @@ DEVICE bool any(bool x) {
 
 // A barrier of some warps; 0 is the whole workgroup's.
 DEVICE void meet(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// Two halves in a word, the rounded half of a float.
+typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+DEVICE u32 add_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b)); }
+DEVICE u32 mul_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b)); }
+DEVICE u32 half_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }

@@ -3,7 +3,8 @@ package plan
 import "github.com/ternvk/tern/spirv"
 
 // Tuning is what was measured on a device, instead of the order of the list of kernels.
-// Implementations give the same words, so it changes nothing but speed.
+// Implementations give the same words, but for those of the profile fast, which has tunings
+// of its own, so it changes nothing but speed.
 type Tuning struct {
 	// Kernels are the implementations of contracts that were faster than those which the
 	// list prefers, by the domain's y: the tokens of a matrix product.

@@ -5,20 +5,21 @@ import (
 	"github.com/ternvk/tern/runtime/parallel"
 )
 
-// A Bound says how far the words of a kernel of class bound:NAME may lie from its
-// twin's: the largest distance for each word of the floats that the node writes,
-// +Inf where nothing is claimed. args are the words of the node's bindings before it.
-// Where the twin's word is not finite, the kernel's must not be either, unless
-// nothing is claimed.
-type Bound func(n *graph.Node, args [][]uint32) []float32
-
-// BoundMean is how far the words of a node may lie from the twin's in the mean, of 1,
-// their bounds: these are of the worst case, in which all roundings go one way.
-const BoundMean = 1.0 / 32
+// A Bound says how far the words of a kernel of class bound:NAME may lie from its twin's.
+type Bound struct {
+	// Of gives the largest distance for each word of the floats that a node writes,
+	// +Inf where nothing is claimed. args are the words of the node's bindings before it.
+	// Where the twin's word is not finite, the kernel's must not be either, unless
+	// nothing is claimed.
+	Of func(n *graph.Node, args [][]uint32) []float32
+	// Mean is how far words may lie from the twin's in the mean of a node, of 1, their
+	// bounds: these are of the worst case, in which all roundings go one way.
+	Mean float64
+}
 
 // BoundOf returns the rule of a name, nil if there is none.
-func BoundOf(name string) Bound {
-	return map[string]Bound{"attention": attentionBound}[name]
+func BoundOf(name string) *Bound {
+	return map[string]*Bound{"attention": {attentionBound, 1.0 / 32}, "product": {productBound, 1.0 / 4}}[name]
 }
 
 // attentionBound is that of kernels which round queries and weights to halves, to

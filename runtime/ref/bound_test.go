@@ -25,7 +25,8 @@ func TestAttentionBound(t *testing.T) {
 	node := &graph.Node{Spec: []uint32{dim, 1, 1}, Push: []uint32{1, dim, 0, 1, uint32(c.vBase)}}
 	args := [][]uint32{words, c.words, {pos, 2, 1, 0}, make([]uint32, dim)}
 	attentionF16(node, args)
-	want, bound := Floats(args[3]), BoundOf("attention")(node, args)
+	rule := BoundOf("attention")
+	want, bound := Floats(args[3]), rule.Of(node, args)
 
 	// The softmax of queries and weights in halves, of all positions but one.
 	attend := func(without int) (worst, mean float64) {
@@ -50,16 +51,16 @@ func TestAttentionBound(t *testing.T) {
 		}
 		return worst, mean
 	}
-	if worst, mean := attend(-1); worst > 0.25 || mean > BoundMean {
+	if worst, mean := attend(-1); worst > 0.25 || mean > rule.Mean {
 		t.Errorf("rounded to halves: %.3f of the bound, %.4f in the mean", worst, mean)
 	}
 	for j := range pos + 1 {
-		if worst, mean := attend(j); worst <= 1 && mean <= BoundMean {
+		if worst, mean := attend(j); worst <= 1 && mean <= rule.Mean {
 			t.Errorf("without position %d: %.3f of the bound, %.4f in the mean", j, worst, mean)
 		}
 	}
 	q[3] = 65536
-	for d, b := range BoundOf("attention")(node, args) {
+	for d, b := range rule.Of(node, args) {
 		if !math.IsInf(float64(b), 1) {
 			t.Fatalf("bound %g of element %d of a query that is no half", b, d)
 		}

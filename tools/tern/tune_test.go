@@ -6,7 +6,7 @@ import (
 )
 
 // TestTune measures the embedded model, keeps what it finds and forgets it; a forced
-// kernel is not measured.
+// kernel is not measured. What is found in the profile fast is kept apart.
 func TestTune(t *testing.T) {
 	t.Setenv("TERN_CACHE", t.TempDir())
 	shown := func() string {
@@ -42,6 +42,10 @@ func TestTune(t *testing.T) {
 	prepare(t, "", "tune", "--reset").exits(t, 0)
 	if got := shown(); got != "not tuned\n" {
 		t.Errorf("after: %q", got)
+	}
+	prepare(t, "", "tune", "--profile", "fast", "--tokens", "17", "-r", "1").exits(t, 0)
+	if got := shown(); got != "not tuned\n" {
+		t.Errorf("a tuning of the profile fast: %q", got)
 	}
 	prepare(t, "", "tune", "--tokens", "0").exits(t, exitUsage)
 	prepare(t, "", "tune", "--show", "--reset").exits(t, exitUsage)
