@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/runtime/mapped"
 )
 
 // Result is what became of a tensor.
@@ -186,12 +187,16 @@ func (s *Step) store(dst []byte, first, rows int) (Stats, error) {
 		wg.Go(func() {
 			k := int(s.Dims[0])
 			before, after := make([]float32, k), make([]float32, k)
-			for i := rows * w / workers; i < rows*(w+1)/workers && errs[w] == nil; i++ {
-				n := len(dst) / rows
-				if errs[w] = s.row(dst[i*n:][:n], first+i, before, after); errs[w] == nil {
+			errs[w] = mapped.Read(func() error {
+				for i := rows * w / workers; i < rows*(w+1)/workers; i++ {
+					n := len(dst) / rows
+					if err := s.row(dst[i*n:][:n], first+i, before, after); err != nil {
+						return err
+					}
 					stats[w].row(before, after)
 				}
-			}
+				return nil
+			})
 		})
 	}
 	wg.Wait()

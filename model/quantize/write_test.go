@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/ternvk/tern/model/gguf"
+	"github.com/ternvk/tern/runtime/mapped"
 )
 
 // made is a tensor of the given numbers, stored as typ.
@@ -221,6 +223,33 @@ func TestWriteFails(t *testing.T) {
 	}
 	if list, _ := os.ReadDir(dir); len(list) != 0 {
 		t.Errorf("%d files are left", len(list))
+	}
+}
+
+// A file that is cut off while its tensors are read is an error that names the tensor.
+func TestSourceIsCutOff(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be cut off")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "source.gguf")
+	x := weights(512*128, 64)
+	write(t, path, plan(t, gguf.F32, made(t, "a.weight", gguf.F32, 512, x), made(t, "b.weight", gguf.F32, 512, x)))
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = Write(context.Background(), filepath.Join(dir, "x.gguf"), nil, plan(t, gguf.Q2_0, FromFile(f)...), func(done, _ uint64) {
+		if err := os.Truncate(path, int64(f.Tensors[1].Offset)); err != nil {
+			t.Error(err)
+		}
+	})
+	if !errors.Is(err, mapped.ErrLost) || !strings.Contains(err.Error(), "tensor b.weight: ") {
+		t.Errorf("error %v", err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 1 {
+		t.Errorf("%d files are left, want the source", len(list))
 	}
 }
 

@@ -32,7 +32,7 @@ var allowed = []struct {
 	{"model/chat", nil},
 	{"model/rope", []string{"runtime/parallel"}},
 	{"model/safetensors", nil},
-	{"model/quantize", []string{"model/gguf"}},
+	{"model/quantize", []string{"model/gguf", "runtime/mapped"}},
 	{"model/convert", []string{"model/gguf", "model/quantize", "model/safetensors", "model/token"}},
 	{"runtime/ref", []string{"runtime/graph", "runtime/parallel"}},
 	{"runtime/op", []string{"runtime/graph", "spirv"}},
