@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,9 @@ type lines interface {
 // lines edits lines on a terminal and else just reads them.
 func (a *app) lines(ctx context.Context) (lines, error) {
 	if !terminal(a.in) {
-		return plainLines{bufio.NewReader(a.input(ctx))}, nil
+		l := plainLines{bufio.NewScanner(a.input(ctx))}
+		l.Buffer(nil, longestPrompt)
+		return l, nil
 	}
 	// The prompt goes to standard error: standard output is for answers.
 	l, err := readline.NewEx(&readline.Config{Prompt: "> ", Stdout: a.err})
@@ -119,14 +122,16 @@ func (a *app) lines(ctx context.Context) (lines, error) {
 	return l, err
 }
 
-type plainLines struct{ *bufio.Reader }
+type plainLines struct{ *bufio.Scanner }
 
 func (l plainLines) Readline() (string, error) {
-	line, err := l.ReadString('\n')
-	if err == io.EOF && line != "" {
-		err = nil
+	switch {
+	case l.Scan():
+		return l.Text(), nil
+	case errors.Is(l.Err(), bufio.ErrTooLong):
+		return "", fmt.Errorf("standard input: a line of more than %d MiB", longestPrompt>>20)
 	}
-	return line, err
+	return "", cmp.Or(l.Err(), io.EOF)
 }
 
 func (plainLines) Close() error { return nil }

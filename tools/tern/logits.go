@@ -81,7 +81,7 @@ func (a *app) tokens(ctx context.Context, m *model.Model, ids string, args []str
 			return nil, fmt.Errorf("%s has no vocabulary: give --ids", m.File().Name)
 		}
 		var text string
-		text, err = a.text(ctx, args)
+		text, err = a.text(ctx, args, longestPrompt)
 		tokens = m.Tokenizer().Encode(text, token.Options{ParseSpecial: special, AddSpecial: true})
 	}
 	if err == nil && len(tokens) == 0 {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -124,9 +123,14 @@ func (q *quality) run(ctx context.Context) error {
 
 func (q *quality) read(ctx context.Context) ([]byte, error) {
 	if q.text == "-" {
-		return io.ReadAll(q.input(ctx))
+		return readAll("standard input", q.input(ctx), longestText)
 	}
-	return os.ReadFile(q.text)
+	f, err := os.Open(q.text)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(q.text, f, longestText)
 }
 
 // prepare fills in tokens and begins the file of logits.

@@ -44,7 +44,7 @@ func (a *app) runCommand() *cobra.Command {
 			if raw && chatting != (chatFlags{}) {
 				return usagef("--raw excludes --system, --think and --no-think")
 			}
-			prompt, err := a.text(ctx, args)
+			prompt, err := a.text(ctx, args, longestPrompt)
 			if err != nil {
 				return err
 			}

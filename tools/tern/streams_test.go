@@ -84,6 +84,23 @@ func TestOddPrompts(t *testing.T) {
 	}
 }
 
+// Input without an end is not read for ever.
+func TestEndlessInput(t *testing.T) {
+	for _, args := range [][]string{{"run"}, {"logits", "-", "-o", filepath.Join(t.TempDir(), "x")}} {
+		c := prepare(t, "", args...)
+		c.Stdin = endless{}
+		c.exits(t, exitFailure).complains(t, "standard input: more than 16 MiB")
+	}
+	c := prepare(t, "", "chat", "--device", "reference")
+	c.Stdin = endless{}
+	c.exits(t, exitFailure).complains(t, "standard input: a line of more than 16 MiB")
+}
+
+type endless struct{}
+
+// Read implements io.Reader.
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
 // The cache is a convenience: without a home, or where it cannot be written,
 // everything works, also in several processes at once (BL-62 for its folder's
 // name).

@@ -28,7 +28,7 @@ func (a *app) tokenizeCommand() *cobra.Command {
 			if onlyIDs && asJSON {
 				return usagef("--ids and --json exclude each other")
 			}
-			text, err := a.text(ctx, args)
+			text, err := a.text(ctx, args, longestText)
 			if err != nil {
 				return err
 			}
@@ -98,16 +98,31 @@ func pieces(t *token.Tokenizer, ids []int32) []piece {
 	return out
 }
 
-// text is the argument, or all of standard input.
-func (a *app) text(ctx context.Context, args []string) (string, error) {
+// Bounds on standard input, in bytes: of a prompt, more than any context holds, and of
+// what is only tokenized.
+const (
+	longestPrompt = 16 << 20
+	longestText   = 1 << 30
+)
+
+// text is the argument, or all of standard input, which may never end.
+func (a *app) text(ctx context.Context, args []string, longest int64) (string, error) {
 	if len(args) == 1 && args[0] != "-" {
 		return args[0], nil
 	}
-	b, err := io.ReadAll(a.input(ctx))
-	if err != nil {
-		return "", fmt.Errorf("standard input: %w", err)
+	b, err := readAll("standard input", a.input(ctx), longest)
+	return string(b), err
+}
+
+func readAll(name string, r io.Reader, longest int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, longest+1))
+	if err == nil && int64(len(b)) > longest {
+		err = fmt.Errorf("more than %d MiB", longest>>20)
 	}
-	return string(b), nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b, nil
 }
 
 func joinIDs(ids []int32) string {
