@@ -11,12 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
-	"sync"
 
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/mapped"
 	"github.com/ternvk/tern/runtime/op"
+	"github.com/ternvk/tern/runtime/parallel"
 )
 
 // Errors of saved sessions.
@@ -39,37 +39,34 @@ func (m *Model) hashed() (sum [sha256.Size]byte, err error) {
 		return sum, fmt.Errorf("%s: %w", m.file.Name, graph.ErrClosed)
 	}
 	if m.fingerprint == nil {
-		sum = fingerprint(m.file)
+		if sum, err = fingerprint(m.file); err != nil {
+			return sum, err
+		}
 		m.fingerprint = &sum
 	}
 	return *m.fingerprint, nil
 }
 
-func fingerprint(f *gguf.File) (sum [sha256.Size]byte) {
+func fingerprint(f *gguf.File) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for _, kv := range f.Meta {
 		fmt.Fprintf(h, "%q %T %v\n", kv.Key, kv.Value, kv.Value)
 	}
 	sums := make([][sha256.Size]byte, len(f.Tensors))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range goruntime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := range next {
-				sums[i] = sha256.Sum256(f.Tensors[i].Data())
-			}
+	err = parallel.Try(len(sums), func(i int) error {
+		return mapped.Read(func() error {
+			sums[i] = sha256.Sum256(f.Tensors[i].Data())
+			return nil
 		})
+	})
+	if err != nil {
+		return sum, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	for i := range f.Tensors {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
 	for i := range f.Tensors {
 		t := &f.Tensors[i]
 		fmt.Fprintf(h, "%q %v %v %x\n", t.Name, t.Type, t.Dims, sums[i])
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
 var sessionMagic = [8]byte{'T', 'e', 'r', 'n', 'S', 'e', 's', '1'}

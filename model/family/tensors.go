@@ -9,6 +9,7 @@ import (
 	"github.com/ternvk/tern/model/gguf"
 	"github.com/ternvk/tern/model/rope"
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/mapped"
 	"github.com/ternvk/tern/runtime/op"
 	"github.com/ternvk/tern/runtime/parallel"
 )
@@ -275,12 +276,18 @@ func (v *vector) appendTo(values []float32, f *gguf.File) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	for data := t.Data(); len(data) > 0; data = data[4:] {
-		x := math.Float32frombits(binary.LittleEndian.Uint32(data))
-		if x-x != 0 {
-			return nil, fmt.Errorf("%s: tensor %s: %w", f.Name, v.name, graph.ErrNonFinite)
+	err = mapped.Read(func() error {
+		for data := t.Data(); len(data) > 0; data = data[4:] {
+			x := math.Float32frombits(binary.LittleEndian.Uint32(data))
+			if x-x != 0 {
+				return graph.ErrNonFinite
+			}
+			values = append(values, x)
 		}
-		values = append(values, x)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: tensor %s: %w", f.Name, v.name, err)
 	}
 	return values, nil
 }

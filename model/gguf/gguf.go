@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/edsrzf/mmap-go"
+
+	"github.com/ternvk/tern/runtime/mapped"
 )
 
 // File is an open GGUF file. It is safe for concurrent reading until Close.
@@ -106,7 +108,7 @@ func Parse(name string, data []byte) (*File, error) { return Options{}.Parse(nam
 // Parse is like the function of that name.
 func (o Options) Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
-	if err := f.parse(data, o); err != nil {
+	if err := mapped.Read(func() error { return f.parse(data, o) }); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil
@@ -117,13 +119,16 @@ func (o Options) Parse(name string, data []byte) (*File, error) {
 func (f *File) Warm(ctx context.Context) {
 	const page, stretch = 4 << 10, 1 << 20
 	var sum byte
-	for rest := []byte(f.mapped); len(rest) > 0 && ctx.Err() == nil; {
-		n := min(stretch, len(rest))
-		for at := 0; at < n; at += page {
-			sum += rest[at]
+	_ = mapped.Read(func() error { // else who needs the bytes tells
+		for rest := []byte(f.mapped); len(rest) > 0 && ctx.Err() == nil; {
+			n := min(stretch, len(rest))
+			for at := 0; at < n; at += page {
+				sum += rest[at]
+			}
+			rest = rest[n:]
 		}
-		rest = rest[n:]
-	}
+		return nil
+	})
 	warmed.Store(uint32(sum)) // so that the reads are not left out
 }
 

@@ -15,6 +15,8 @@ import (
 	"slices"
 
 	"github.com/edsrzf/mmap-go"
+
+	"github.com/ternvk/tern/runtime/mapped"
 )
 
 // Tensor is a tensor of a folder.
@@ -109,7 +111,7 @@ func (f *Folder) add(path string) error {
 		return fmt.Errorf("%s: map: %w", path, err)
 	}
 	f.mapped = append(f.mapped, m)
-	if err := f.parse(m); err != nil {
+	if err := mapped.Read(func() error { return f.parse(m) }); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

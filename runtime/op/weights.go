@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/ternvk/tern/runtime/graph"
+	"github.com/ternvk/tern/runtime/mapped"
 )
 
 // Matrix is a packed matrix [Rows][K] on an executor, in one or more segments of
@@ -180,9 +181,14 @@ type packer struct {
 	row0, end int
 }
 
-// fill makes the packed bytes from off on: tile by tile, where a tile is one unit of
-// the 32 rows of a group.
+// fill makes the packed bytes from off on. Sources may lie in a file.
 func (p *packer) fill(off uint64, dst []byte) error {
+	return mapped.Read(func() error { return p.write(off, dst) })
+}
+
+// write makes the packed bytes from off on: tile by tile, where a tile is one unit of
+// the 32 rows of a group.
+func (p *packer) write(off uint64, dst []byte) error {
 	r := p.region
 	tile, units := r.words*groupRows*4, r.units(p.k)
 	g := group{packer: p, at: -1, unit: make([]uint32, r.words)}

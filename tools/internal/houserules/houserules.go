@@ -27,20 +27,21 @@ var allowed = []struct {
 	{"spirv", nil},
 	{"runtime/graph", nil},
 	{"runtime/parallel", nil},
-	{"model/gguf", nil},
+	{"runtime/mapped", nil},
+	{"model/gguf", []string{"runtime/mapped"}},
 	{"model/token", nil},
 	{"model/chat", nil},
 	{"model/rope", []string{"runtime/parallel"}},
-	{"model/safetensors", nil},
+	{"model/safetensors", []string{"runtime/mapped"}},
 	{"model/quantize", []string{"model/gguf", "runtime/mapped"}},
 	{"model/convert", []string{"model/gguf", "model/quantize", "model/safetensors", "model/token"}},
 	{"runtime/ref", []string{"runtime/graph", "runtime/parallel"}},
-	{"runtime/op", []string{"runtime/graph", "spirv"}},
+	{"runtime/op", []string{"runtime/graph", "runtime/mapped", "spirv"}},
 	{"runtime/plan", []string{"runtime/graph", "spirv"}},
 	{"runtime/conform", []string{"runtime/...", "spirv"}},
 	{"runtime", []string{"vk", "spirv", "runtime/graph", "runtime/parallel", "runtime/plan"}},
-	{"model", []string{"model/...", "runtime/graph", "runtime/op", "runtime/ref"}},                                         // never runtime: no Vulkan
-	{"model/...", []string{"runtime/op", "runtime/graph", "runtime/parallel", "model/gguf", "model/rope", "model/family"}}, // the families
+	{"model", []string{"model/...", "runtime/graph", "runtime/mapped", "runtime/op", "runtime/parallel", "runtime/ref"}},                     // never runtime: no Vulkan
+	{"model/...", []string{"runtime/op", "runtime/graph", "runtime/mapped", "runtime/parallel", "model/gguf", "model/rope", "model/family"}}, // the families
 	{"tools/...", []string{"..."}},
 }
 
