@@ -176,7 +176,7 @@ void main() {
                 [[unroll]] for (uint i = 0u; i < MI; i++) {
                     FMat f;
                     coopMatLoad(f, scale, m0 + i * CM, 0u, gl_CooperativeMatrixLayoutColumnMajor);
-                    UNROLL for (uint j = 0u; j < DI; j++) o[i][j] *= f;
+                    UNROLL for (uint j = 0u; j < DI; j++) [[unroll]] for (int e = 0; e < f.length(); e++) o[i][j][e] *= f[e];
                 }
             }
             UNROLL for (uint k = 0u; k < KEYS / CM; k++) {

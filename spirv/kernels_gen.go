@@ -1063,7 +1063,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 64}, {"miny", 16}, {"gpu", 1}, {"dim", 128}},
 		Needs:    []string{"coop16f16", "sg32", "shared32k"},
 		Class:    "bound:attention",
-		Hash:     "1b223b1eb117a4210a883ad8268c99d9b86868276d437fe0f96df02f75b8c064",
+		Hash:     "a899e96eb7d4d41c180da44ceadfd7eed7615707f7913e3dd1b35da3299178cd",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1085,7 +1085,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"miny", 16}, {"gpu", 1}, {"dim", 128}},
 		Needs:    []string{"coop8f16", "sg8", "shared32k"},
 		Class:    "bound:attention",
-		Hash:     "841b30f85565090c97788c6fc349994997829362ae04493dce82438708386ca7",
+		Hash:     "fffb41a6cf831f536c562e6f1812d8a2c8cf60368ce59e8d22dfc620daac102a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -1410,7 +1410,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 64}, {"miny", 16}, {"gpu", 1}, {"dim", 128}},
 		Needs:    []string{"coop16f16", "sg32", "shared32k"},
 		Class:    "bound:attention",
-		Hash:     "71e28a2785c554c4474f7192d55473fd1d15832216abf0eb8b99d6c8e6a794f9",
+		Hash:     "eddcaf169231db1ca6aa3d64ccacdd118772be3ce495ee4243def7cbe0f93f93",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1432,7 +1432,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"miny", 16}, {"gpu", 1}, {"dim", 128}},
 		Needs:    []string{"coop8f16", "sg8", "shared32k"},
 		Class:    "bound:attention",
-		Hash:     "1264d4d200c0dd64c81ea3e1ded506afbe2f40f5179aaa861df597b62463f869",
+		Hash:     "d4de9b14926f074c2092dd63990c39d307ba943685c19d065bee9de66564ade1",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
