@@ -181,9 +181,18 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const
     TAKE(32, 33, 34, 35); TAKE(36, 37, 38, 39); TAKE(40, 41, 42, 43); TAKE(44, 45, 46, 47);
     TAKE(48, 49, 50, 51); TAKE(52, 53, 54, 55); TAKE(56, 57, 58, 59); TAKE(60, 61, 62, 63);
 #endif
+    u32 row = m0 + r, token = n0 + 2 * c4, tokens = p.n - min(p.n, token); // how many columns there are from the first on
+    bool is_upper = row < p.rows, is_lower = row + 8 < p.rows;
+    float *to[2] = {y + (u64)token * p.stride + p.row0 + row};
+    to[1] = to[0] + p.stride;
 #pragma unroll
-    for (u32 i = 0; i < TOKENS / 2; i++) {
-        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
-        if (row < p.rows && t < p.n) y[(u64)t * p.stride + p.row0 + row] = tidy(4 * sums[i]);
+    for (u32 g = 0; g < TOKENS / 8; g++) {
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            bool is_token = 8 * g + i < tokens;
+            if (is_token & is_upper) to[i][0] = tidy(4 * sums[4 * g + i]);
+            if (is_token & is_lower) to[i][8] = tidy(4 * sums[4 * g + 2 + i]);
+            to[i] += 8 * p.stride;
+        }
     }
 }

@@ -447,7 +447,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 32800}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "24a0f3bb22916ce825de183d0a5a9cc7189dcb870df1ec0df6b1beb1565ea034",
+		Hash:     "bb2b559a7c921d70c4f52c237cb85d57ac4788c29ea2397486f2444386a768be",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -466,7 +466,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 16416}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "8dbc604d5c2352bac1db25785e8b24a639fec1df546c2393ed0926c62abd7682",
+		Hash:     "53bf0e139d40b1a63938de535b11b65c424965f925864ee7811da7fcac07b442",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
