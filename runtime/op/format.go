@@ -127,19 +127,28 @@ func halfAt(b []byte) (uint32, error) {
 	return uint32(h), nil
 }
 
-// codeWords are the codes of a block as bytes, in the order of int8 activations.
+// codeWords are the codes of a block as bytes, in the order of int8 activations: code i
+// of 16 is byte i/4 of word i%4. Four words of a block are the transpose of other four.
 func codeWords(codes []byte) (words [16]uint32) {
-	for i, c := range codes[:64] {
-		words[i/16*4+i%4] |= uint32(c) << (i % 16 / 4 * 8)
+	const even, odd, low, high = 0x00ff00ff, 0xff00ff00, 0x0000ffff, 0xffff0000
+	for i := 0; i < len(words); i += 4 {
+		four := codes[4*i:][:16]
+		a, b := binary.LittleEndian.Uint32(four), binary.LittleEndian.Uint32(four[4:])
+		c, d := binary.LittleEndian.Uint32(four[8:]), binary.LittleEndian.Uint32(four[12:])
+		ab, cd := a&even|b&even<<8, c&even|d&even<<8 // bytes 0 and 2 of both
+		words[i], words[i+2] = ab&low|cd<<16, ab>>16|cd&high
+		ab, cd = a&odd>>8|b&odd, c&odd>>8|d&odd // 1 and 3
+		words[i+1], words[i+3] = ab&low|cd<<16, ab>>16|cd&high
 	}
 	return words
 }
 
 // put stores the codes of a block, each of width bits, from word 0 of dst on.
 func put(dst []uint32, width int, codes []byte) {
-	per := 8 / width
-	for k, w := range codeWords(codes) {
-		dst[k/per] |= w << (width * (k % per))
+	words := codeWords(codes)
+	for k := range words {
+		at := k * width // in bits of a byte
+		dst[at/8] |= words[k] << (at % 8)
 	}
 }
 
@@ -161,14 +170,20 @@ func packCodes(block int) func(out []uint32, src []byte) (int, error) {
 }
 
 func packTQ2_0(dst []uint32, src []byte) error {
-	var q [256]byte
-	for e := range q {
-		q[e] = src[e/128*32+e%32] >> (e % 128 / 32 * 2) & 3
-	}
-	for b := range 4 {
-		put(dst[4*b:], 2, q[64*b:][:64])
+	for w := range 16 { // of 16 codes, the same two bits of as many bytes
+		bytes, shift := src[w/8*32+w%2*16:], w%8/2*2
+		low, high := binary.LittleEndian.Uint64(bytes)>>shift, binary.LittleEndian.Uint64(bytes[8:])>>shift
+		dst[w] = joinPairs(low) | joinPairs(high)<<16
 	}
 	return nil
+}
+
+// joinPairs puts the two low bits of eight bytes side by side.
+func joinPairs(v uint64) uint32 {
+	v &= 0x0303030303030303
+	v = (v | v>>6) & 0x000f000f000f000f
+	v = (v | v>>12) & 0x000000ff000000ff
+	return uint32(v|v>>24) & 0xffff
 }
 
 // packScales collects four scales a unit, each at the offset of its block of a file.
@@ -231,9 +246,20 @@ func putTrits(dst []uint32, t []byte) (tail uint32) {
 type tritRun struct{ bytes, digits int }
 
 func trits(dst []byte, src []byte, runs ...tritRun) {
+	const even = 0x00ff00ff00ff00ff
 	for _, r := range runs {
-		for n := range r.digits {
-			for m := range r.bytes {
+		m := 0
+		for ; m+8 <= r.bytes; m += 8 { // as trit has it, for eight bytes at once
+			v := binary.LittleEndian.Uint64(src[m:])
+			a, b := v&even, v>>8&even
+			for n := range r.digits {
+				a, b = 3*a, 3*b
+				binary.LittleEndian.PutUint64(dst[n*r.bytes+m:], a>>8&even|b&^even)
+				a, b = a&even, b&even
+			}
+		}
+		for ; m < r.bytes; m++ {
+			for n := range r.digits {
 				dst[n*r.bytes+m] = trit[src[m]][n]
 			}
 		}
@@ -270,8 +296,9 @@ func packQ1_0(dst []uint32, src []byte) error {
 		}
 		dst[8] |= d << (16 * i)
 		var q [128]byte
-		for j := range q {
-			q[j] = src[2+j/8] >> (j % 8) & 1
+		for j, b := range src[2:18] { // eight bits as eight bytes
+			bits := uint64(b) * 0x0101010101010101 & 0x8040201008040201
+			binary.LittleEndian.PutUint64(q[8*j:], (bits+0x7f7f7f7f7f7f7f7f)>>7&0x0101010101010101)
 		}
 		put(dst[4*i:], 1, q[:64])
 		put(dst[4*i+2:], 1, q[64:])

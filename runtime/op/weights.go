@@ -267,7 +267,10 @@ func (g *group) pack(out []uint32, src []byte) (unit int, err error) {
 		}
 		src = src[n:]
 		for w := 0; w < len(g.unit); w += r.together {
-			copy(out[(unit*r.words+w)*groupRows:], g.unit[w:w+r.together])
+			at := (unit*r.words + w) * groupRows
+			for i := range r.together { // a call of copy takes longer
+				out[at+i] = g.unit[w+i]
+			}
 		}
 	}
 	return 0, nil
