@@ -345,15 +345,17 @@ func (d *Device) submit(what string, info []vk.SubmitInfo, fence vk.Fence) error
 const spinTime = 3 * time.Millisecond
 
 // wait waits for a fence and resets it. mu is held.
-func (d *Device) wait(what string, fence []vk.Fence) error { return d.failed(what, d.await(fence)) }
-
-// await is wait without mu, by the fence's owner.
-func (d *Device) await(fence []vk.Fence) error {
+func (d *Device) wait(what string, fence []vk.Fence) error {
 	if d.plan.Type == plan.Discrete || d.plan.Type == plan.Virtual {
 		for began := time.Now(); d.vk.GetFenceStatus(fence[0]) == vk.NotReady && time.Since(began) < spinTime; {
 			goruntime.Gosched()
 		}
 	}
+	return d.failed(what, d.sleep(fence))
+}
+
+// sleep is wait for who has time, and does not hold mu.
+func (d *Device) sleep(fence []vk.Fence) error {
 	err := d.vk.WaitForFences(fence, true, ^uint64(0))
 	if err == nil {
 		err = d.vk.ResetFences(fence)

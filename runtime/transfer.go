@@ -57,7 +57,7 @@ func (s *slot) upload(d *Device, lock sync.Locker, b *Buffer, offset, n uint64, 
 	var err error
 	if s.busy {
 		s.busy = false
-		err = d.await(s.fence)
+		err = d.sleep(s.fence)
 	}
 	lock.Lock()
 	if err = d.failed(what, err); err == nil {
