@@ -115,6 +115,8 @@ func (a *app) benchCommand() *cobra.Command {
 	return cmd
 }
 
+var errNothing = usagef("nothing to measure: -p, -n and -r are too small")
+
 func (b *bench) run(ctx context.Context) error {
 	table, err := newTable(b.output, b.out)
 	if err != nil {
@@ -138,6 +140,10 @@ func (b *bench) run(ctx context.Context) error {
 		return usagef("--batch: want at least one stream")
 	}
 	if b.products {
+		b.prompt = slices.DeleteFunc(b.prompt, func(n int) bool { return n == 0 })
+		if len(b.prompt) == 0 || b.repeat < 1 {
+			return errNothing
+		}
 		return b.timeProducts(ctx)
 	}
 	if !(b.peak >= 0) {
@@ -145,7 +151,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	tests, longest := b.tests()
 	if len(tests) == 0 || b.repeat < 1 {
-		return usagef("nothing to measure: -p, -n and -r are too small")
+		return errNothing
 	}
 	for _, path := range []string{b.html, b.svg} {
 		if err := b.writable(path, b.before); err != nil {

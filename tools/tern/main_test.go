@@ -152,6 +152,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "--peak", "NaN"}, []string{"--peak"}},
 		{[]string{"bench", "--batch", "0"}, []string{"--batch"}},
 		{[]string{"bench", "-p", "0", "-n", "0"}, []string{"nothing to measure"}},
+		{[]string{"bench", "--products", "-p", "0"}, []string{"nothing to measure"}},
+		{[]string{"bench", "--products", "-r", "0"}, []string{"nothing to measure"}},
 	} {
 		prepare(t, "", c.args...).exits(t, exitUsage).complains(t, c.parts...)
 	}

@@ -116,7 +116,7 @@ func TestCacheFolders(t *testing.T) {
 		}
 	}
 	shared := "TERN_CACHE=" + filepath.Join(t.TempDir(), "кэш 缓存 ☃")
-	for _, more := range [][]string{nil, {"HOME=/nonexistent"}, {"TERN_CACHE=" + file}, {"TERN_CACHE=off"}, {shared}, {shared}} {
+	for _, more := range [][]string{nil, {"HOME=" + filepath.Join(file, "home")}, {"TERN_CACHE=" + file}, {"TERN_CACHE=off"}, {shared}, {shared}} {
 		var running []*command
 		for range 2 {
 			c := prepare(t, "", "run", "What is 7 times 8?")
