@@ -144,6 +144,9 @@ func (b *bench) run(ctx context.Context) error {
 		if len(b.prompt) == 0 || b.repeat < 1 {
 			return errNothing
 		}
+		if n := slices.Max(b.prompt); n > 16384 {
+			return usagef("--products of %d tokens: want at most 16384", n)
+		}
 		return b.timeProducts(ctx)
 	}
 	if !(b.peak >= 0) {

@@ -153,6 +153,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "--batch", "0"}, []string{"--batch"}},
 		{[]string{"bench", "-p", "0", "-n", "0"}, []string{"nothing to measure"}},
 		{[]string{"bench", "--products", "-p", "0"}, []string{"nothing to measure"}},
+		{[]string{"bench", "--products", "-p", "2000000000"}, []string{"at most 16384"}},
 		{[]string{"bench", "--products", "-r", "0"}, []string{"nothing to measure"}},
 	} {
 		prepare(t, "", c.args...).exits(t, exitUsage).complains(t, c.parts...)
