@@ -19,8 +19,8 @@ import (
 // A file that is cut off once its header is read, or later, is an error of whoever needs
 // its bytes, and a model that was loaded before goes on.
 func TestFileIsCutOff(t *testing.T) {
-	if goruntime.GOOS == "windows" {
-		t.Skip("a mapped file cannot be cut off")
+	if goruntime.GOOS == "windows" || os.Getenv("QEMU_LD_PREFIX") != "" {
+		t.Skip("a mapped file cannot be cut off, or an emulator does not tell where a fault is")
 	}
 	path := filepath.Join(t.TempDir(), "cut.gguf")
 	opened := func() (*gguf.File, error) {

@@ -228,8 +228,8 @@ func TestWriteFails(t *testing.T) {
 
 // A file that is cut off while its tensors are read is an error that names the tensor.
 func TestSourceIsCutOff(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a mapped file cannot be cut off")
+	if runtime.GOOS == "windows" || os.Getenv("QEMU_LD_PREFIX") != "" {
+		t.Skip("a mapped file cannot be cut off, or an emulator does not tell where a fault is")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "source.gguf")

@@ -14,8 +14,8 @@ import (
 // A file that is cut off while it is mapped is an error of its readers; other faults
 // stay what they are.
 func TestRead(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a mapped file cannot be cut off")
+	if runtime.GOOS == "windows" || os.Getenv("QEMU_LD_PREFIX") != "" {
+		t.Skip("a mapped file cannot be cut off, or an emulator does not tell where a fault is")
 	}
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, 1<<20), 0o666); err != nil {
