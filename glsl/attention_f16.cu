@@ -29,7 +29,6 @@ DEVICE void meet_pair(u32 side) {
     if (side) meet(1, 64);
     else meet(2, 64);
 }
-DEVICE float most(float a, float b) { return __nvvm_fmax_f(a, b); } // NaN only of two
 DEVICE f32x4 widen(u32 a, u32 b) { return f32x4{low_half(a), high_half(a), low_half(b), high_half(b)}; }
 
 KERNEL_TIMES(128, 2) kernel(const float *q, const u32x4 *cache, const u32 *batch, float *y, Push p, Spec s) {

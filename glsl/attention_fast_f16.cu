@@ -138,9 +138,9 @@ KERNEL_TIMES(LOCAL, TIMES) kernel(const float *q, const u32x4 *cache, const u32 
                 for (u32 i = 0; i < 2 * TILES; i++) {
                     float top = -float_of(INF_BITS);
 #pragma unroll
-                    for (u32 j = 0; j < PART / 8; j++) top = __nvvm_fmax_f(top, __nvvm_fmax_f(w[i / 2][j][i % 2 * 2], w[i / 2][j][i % 2 * 2 + 1]));
-                    top = __nvvm_fmax_f(top, shuffle_xor(top, 1));
-                    top = __nvvm_fmax_f(top, shuffle_xor(top, 2));
+                    for (u32 j = 0; j < PART / 8; j++) top = most(top, most(w[i / 2][j][i % 2 * 2], w[i / 2][j][i % 2 * 2 + 1]));
+                    top = most(top, shuffle_xor(top, 1));
+                    top = most(top, shuffle_xor(top, 2));
                     bool moves = top > m[i] + SLACK;
                     by[i] = moves ? exp2_near(m[i] - top) : 1;
                     m[i] = moves ? top : m[i];

@@ -27,9 +27,9 @@
 
 #define AT_FULL (STAGES * X_BYTES)
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
-extern SHARED __attribute__((aligned(1024))) u8 stage[];
+DYNAMIC_SHARED(stage);
 
-DEVICE u32 both(u32 half) { return __nvvm_prmt(half, 0, 0x1010); }
+DEVICE u32 both(u32 half) { return bytes_of(half, 0, 0x1010); }
 
 // code - 1, times a scale, of the two codes at bits 2 u and 2 u + 16; base is halves in whose
 // mantissas bit 2 u counts 1.
@@ -114,13 +114,13 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const
     __syncthreads();
     if (wg == WGS) {
 #ifdef FEW_REGISTERS
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW_REGISTERS));
+        fewer_registers<FEW_REGISTERS>();
 #endif
         bring_stages(base, a, p, n0, blocks);
         return;
     }
 #ifdef MANY_REGISTERS
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY_REGISTERS));
+    more_registers<MANY_REGISTERS>();
 #endif
     u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> share) + 4) / 4;
     u64 group = min((m0 + r) / GROUP, (p.rows - 1) / GROUP); // of rows r and r + 8; groups are whole
@@ -149,7 +149,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const
             }
         }
 #pragma unroll
-        for (u32 i = 0; i < 16; i++) asm volatile("" : "+r"(w[q % 2][i])); // here, not between matrix instructions
+        for (u32 i = 0; i < 16; i++) here(w[q % 2][i]); // not between matrix instructions
         read_block(b, q);
     };
     DECLARE_HALVES();

@@ -11,22 +11,10 @@
 #define AT_X 0u
 #define AT_TOTAL (AT_X + PARTS * RING * BLOCKS * X_BYTES)
 #define AT_XS (AT_TOTAL + (PARTS > 1 ? 64u * TOKENS * 4u : 0u))
-extern SHARED __attribute__((aligned(1024))) u8 memory[];
+DYNAMIC_SHARED(memory);
 
 // A turn's weights of rows r and r + 8, as they come from memory.
 struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_scales; };
-
-DEVICE u32x4 read_once(const void *p) {
-    u32x4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
-DEVICE void prefetch(const void *from, u32 bytes) { asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory"); }
-
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int behind> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(behind) : "memory"); } // for all groups but the last so many
-DEVICE void store_quad(u32 at, const float *v) { asm volatile("st.shared.v4.f32 [%4], {%0, %1, %2, %3};" ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(at) : "memory"); }
-DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
 // -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their upper bits.
 DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
@@ -37,8 +25,8 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
     u32 at_x = base + AT_X + part * (RING * BLOCKS * X_BYTES), at_xs = base + AT_XS + part * (RING * BLOCKS * XS_BYTES);
 
     // Weights of a lane: rows r and r + 8 are of one group, and groups are whole.
-    u32 c4 = lane % 4, r = lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> spec.share) + 4) / 4, to_top;
-    asm("shr.b32 %0, 64, %1;" : "=r"(to_top) : "r"(2 * c4)); // a product: shifts would be of the busiest pipe
+    u32 c4 = lane % 4, r = lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> spec.share) + 4) / 4;
+    u32 to_top = shifted<64>(2 * c4); // for a product: shifts would be of the busiest pipe
     u32 last_group = (p.rows - 1) / GROUP;
     u64 group = min((m0 + r) / GROUP, last_group);
     const u8 *w_from = (const u8 *)(codes + group * nb * GROUP + r % GROUP), *ws_from = (const u8 *)(scales + group * fours * GROUP + r % GROUP);
@@ -90,7 +78,7 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
     // A turn: BLOCKS blocks from b on, q of their slice; the next ones' weights are on their way.
     float slice[SUMS];
     Weights w;
-    asm volatile(".reg .b32 first<32>, second<32>;");
+    DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
     auto turn = [&](u32 b, u32 q) __attribute__((always_inline)) {
         u32 slot = q / BLOCKS % RING, codes_of[BLOCKS][8], ahead = q + (RING - 1) * BLOCKS;

@@ -18,7 +18,7 @@
 #define AT_XS (AT_WS + STAGES * WS_BYTES)
 #define AT_FULL (AT_XS + STAGES * XS_BYTES)
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
-extern SHARED __attribute__((aligned(1024))) u8 stage[];
+DYNAMIC_SHARED(stage);
 
 // Four codes in bytes, each minus 1.
 DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
@@ -63,17 +63,17 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
     __syncthreads();
     if (wg == WGS) {
 #ifdef FEW_REGISTERS
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW_REGISTERS));
+        fewer_registers<FEW_REGISTERS>();
 #endif
         bring_stages(base, codes, scales, a, p, share, m0, n0);
         return;
     }
 #ifdef MANY_REGISTERS
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY_REGISTERS));
+    more_registers<MANY_REGISTERS>();
 #endif
     u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8];
     float total0[SUMS], total1[SUMS], slice0[SUMS], slice1[SUMS];
-    asm volatile(".reg .b32 first<32>, second<32>;");
+    DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
 #pragma unroll
     for (u32 i = 0; i < SUMS; i++) total0[i] = total1[i] = 0;

@@ -2,8 +2,6 @@
 // has the elements 4 l to 4 l + 3.
 #include "warp.cuh"
 
-DEVICE u32 bytes_of(u32 a, u32 b, u32 which) { return __nvvm_prmt(a, b, which); }
-
 // Stores v as part of block number `block` of all the `blocks` blocks of the rows.
 DEVICE void store_block(u32 *act, u32 block, u32 blocks, bool live, f32x4 v) {
     u32 lane = thread() % 16, top = max(max(mag(v.x), mag(v.y)), max(mag(v.z), mag(v.w)));

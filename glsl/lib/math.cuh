@@ -3,7 +3,6 @@
 
 #define INF_BITS 0x7f800000u
 
-DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 DEVICE u32 mag(float x) { return bits_of(x) & 0x7fffffffu; }
 DEVICE float tidy(float x) { return __builtin_fabsf(x) < 0x1p-60f ? 0.0f : x; }
@@ -68,6 +67,7 @@ DEVICE u32 f16_rte(float x) {
     return s | ((m + (1u << (shift - 1u)) - 1u + ((m >> shift) & 1u)) >> shift);
 }
 
+#ifdef __CUDA__
 // Halves of a word, widened: the lower and the upper.
 DEVICE float low_half(u32 pair) {
     float r;
@@ -79,3 +79,4 @@ DEVICE float high_half(u32 pair) {
     asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h; }" : "=f"(r) : "r"(pair));
     return r;
 }
+#endif

@@ -4,6 +4,7 @@
 // the sums those of columns 2 (l % 4) and the next, of row l / 4, then of row l / 4 + 8.
 #include "stages.cuh"
 
+#ifdef __CUDA__
 DEVICE void multiply(f32x4 &c, u32x4 a, u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
@@ -37,3 +38,4 @@ DEVICE float exp2_near(float x) {
 
 // Copies that this thread has begun.
 DEVICE void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif

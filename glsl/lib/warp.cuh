@@ -6,12 +6,12 @@ typedef float f32x4 __attribute__((ext_vector_type(4)));
 typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
+#ifdef __CUDA__
 DEVICE u32 shuffle_xor(u32 x, u32 by) {
     u32 r;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(r) : "r"(x), "r"(by));
     return r;
 }
-DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }
 DEVICE u32 first_lane(u32 x) { // the warp's, which the compiler then knows to be one
     u32 r;
     asm volatile("shfl.sync.idx.b32 %0, %1, 0, 31, 0xffffffff;" : "=r"(r) : "r"(x));
@@ -28,9 +28,14 @@ DEVICE bool any(bool x) {
 
 // A barrier of some warps; 0 is the whole workgroup's.
 DEVICE void meet(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+// Arrives at one without waiting.
+DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
 // Two halves in a word, the rounded half of a float.
 typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
 DEVICE u32 add_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b)); }
 DEVICE u32 mul_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b)); }
 DEVICE u32 half_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
+#endif
+
+DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }

@@ -7,6 +7,7 @@
 // copy them while matrices are still being added.
 #include "stages.cuh"
 
+#ifdef __CUDA__
 // Columns as rows of 64 bytes from at on, in swizzle of 64 bytes: part p of 16 bytes of
 // row r is at p ^ (r / 2 % 4).
 DEVICE u64 matrix_of(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | (u64)(512 >> 4) << 32 | 2ull << 62; }
@@ -21,7 +22,8 @@ DEVICE void wgmma_wait_but_last() { asm volatile("wgmma.wait_group.sync.aligned 
                    #c "28," #c "29," #c "30," #c "31"
 #define WGMMA(N, regs, a, i, x, p) asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" regs "}, {%0, %1, %2, %3}, %4, " #p ";" \
                                                 ::"r"(a[i]), "r"(a[i + 1]), "r"(a[i + 2]), "r"(a[i + 3]), "l"(matrix_of(x)) : "memory")
-// c = 64 rows of 64 bytes in a by N columns at x; DECLARE_WGMMA comes first.
+// c = 64 rows of 64 bytes in a by N columns at x; DECLARE_SUMS and DECLARE_WGMMA come first.
+#define DECLARE_SUMS(c, d, n) asm volatile(".reg .b32 " #c "<" #n ">, " #d "<" #n ">;") // two sets of n
 #define DECLARE_WGMMA() asm volatile(".reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;")
 #define MULTIPLY(N, regs, a, x) do { u32 x_ = (x); wgmma_fence(); WGMMA(N, regs, a, 0, x_, none); WGMMA(N, regs, a, 4, x_ + 32, all); wgmma_commit(); } while (0)
 #define SUM_AS_FLOAT(f, c, i) asm volatile("cvt.rn.f32.s32 %0, " #c #i ";" : "=f"(f))
@@ -42,3 +44,4 @@ DEVICE u64 halves_of(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | 
 #define MULTIPLY_HALVES(N, regs, a, x, p) do { u32 x_ = (x); wgmma_fence(); WGMMA_HALVES(N, regs, a, 0, x_, p); WGMMA_HALVES(N, regs, a, 4, x_ + 32, all); \
                                               WGMMA_HALVES(N, regs, a, 8, x_ + 64, all); WGMMA_HALVES(N, regs, a, 12, x_ + 96, all); wgmma_commit(); } while (0)
 #define FLOAT_SUM(f, i) asm volatile("mov.f32 %0, sum" #i ";" : "=f"(f))
+#endif
