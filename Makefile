@@ -19,7 +19,7 @@ SLOW := -timeout 40m
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test vet race test-arm64 test-windows build cross dist libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults pipelines sid-root swiftshader driver test-tools clean
+.PHONY: help run test vet race test-arm64 test-windows build cross dist libtern test-libtern desktop desktop-shaders gen gen-check bench conform conform-long faults emulate pipelines sid-root swiftshader driver test-tools clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -98,6 +98,10 @@ conform-long: test-tools sid-root ## everything on every CPU driver here: hours
 
 faults: test-tools sid-root ## plant twelve faults, each of which must be noticed, and record in testdata/conform how
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" sh -c '$(GO) run ./tools/faults -o testdata/conform/faults-$$TERN_DRIVER.md'
+
+emulate: test-tools ## the kernels in CUDA on the processor, against the reference, and faults planted in them
+	$(GO) run ./tools/emulate -clang $(SCRIPTS)/clang
+	$(GO) test -count=1 ./tools/emulate
 
 pipelines: test-tools ## compile all kernels for AMD cards, and record registers and spills in testdata/conform
 	for card in gfx900 gfx1030 gfx1100; do \
