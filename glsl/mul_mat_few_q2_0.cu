@@ -19,6 +19,30 @@ struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_sca
 // -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their upper bits.
 DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
 
+// The scale of such weights. Times that of activations it may stay below infinity where the
+// scale that it stands for does not, if that is large: sums with such a term are made anew.
+DEVICE float scale_of(float d) { return __builtin_fabsf(d) < 64.0f ? d * -0x1p-6f : float_of(0x7fc00000u); }
+
+// A sum, one block after the other.
+DEVICE float plain_sum(const u32 *codes, const u32 *scales, const u32 *a, const Push &p, u32 share, u32 row, u32 t) {
+    u32 fours = (((p.nb - 1) >> share) + 4) / 4;
+    const u32 *q = codes + ((u64)(row / GROUP) * p.nb * GROUP + row % GROUP) * 4, *d = scales + ((u64)(row / GROUP) * fours * GROUP + row % GROUP) * 2;
+    const u32 *x = a + (u64)t * p.nb * 16, *pairs = a + (u64)p.n * p.nb * 16 + (u64)t * p.nb * 2;
+    float total = 0, slice = 0;
+#pragma unroll 1
+    for (u32 b = 0; b < p.nb; b++) {
+        u32 at = b >> share;
+        int sum = 0;
+#pragma unroll 4
+        for (u32 i = 0; i < 16; i++) sum = dot4(sum, signed4(q[b * GROUP * 4 + i / 4] >> i % 4 * 2), x[b * 16 + i]);
+        slice = slice + (float)sum * (low_half(d[at / 4 * GROUP * 2 + at % 4 / 2] >> at % 2 * 16) * float_of(pairs[b * 2]));
+        if (b % SLICE < SLICE - 1 && b + 1 < p.nb) continue;
+        total = total + slice;
+        slice = 0;
+    }
+    return total;
+}
+
 KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;
     u32 m0 = group_x() * 64, n0 = group_y() * TOKENS, base = shared_address(memory);
@@ -91,8 +115,8 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
                 codes_of[i][2 * j + 1] = weights_of(w.lower[i][j], to_top);
             }
             u32 half = ((b + i) >> spec.share & 1) * 16;
-            scales_of[i][0] = low_half(w.upper_scales >> half) * -0x1p-6f;
-            scales_of[i][1] = low_half(w.lower_scales >> half) * -0x1p-6f;
+            scales_of[i][0] = scale_of(low_half(w.upper_scales >> half));
+            scales_of[i][1] = scale_of(low_half(w.lower_scales >> half));
         }
         copies_wait<RING - 2>();
         for_matrices();
@@ -157,9 +181,16 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
     if ((slices - 1) % PARTS != part) return;
     float *total = slice;
 #endif
-#pragma unroll
-    for (u32 i = 0; i < SUMS; i++) {
+    u32 anew = 0;
+    auto store = [&](u32 i, bool made, float sum) __attribute__((always_inline)) {
         u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
-        if (row < p.rows && t < p.n) y[(u64)t * p.stride + p.row0 + row] = tidy(total[i]);
-    }
+        if (row >= p.rows || t >= p.n) return;
+        if (!made) sum = plain_sum((const u32 *)codes, (const u32 *)scales, (const u32 *)a, p, spec.share, row, t);
+        else if (sum != sum) anew |= 1u << i;
+        y[(u64)t * p.stride + p.row0 + row] = tidy(sum);
+    };
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) store(i, true, total[i]);
+#pragma unroll 1
+    for (; anew; anew &= anew - 1) store(__builtin_ctz(anew), false, 0);
 }

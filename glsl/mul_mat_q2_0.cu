@@ -20,9 +20,6 @@
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
 DYNAMIC_SHARED(stage);
 
-// Four codes in bytes, each minus 1.
-DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
-
 DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, const u32x4 *a, const Push &p, u32 share, u32 m0, u32 n0) {
     u32 lane = thread() % 128, nb = p.nb, fours = (((nb - 1) >> share) + 4) / 4;
     u32 row = min(m0 + lane % ROWS, p.rows - 1), token = min(n0 + lane % TOKENS, p.n - 1);

@@ -762,7 +762,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 64}, {"miny", 33}, {"maxy", 128}, {"fill", 3}, {"shared", 17408}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "44db9dc78592dd5c444ce57762add1dc73cdf198436a0c26004a9cf14378fe02",
+		Hash:     "501126561660d6220330aa9524992586fa05f7bda7ddea88717db617cb14de59",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -781,7 +781,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 17}, {"maxy", 128}, {"shared", 43008}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "12845fd8dfc26a8282f8c24f58f4fae3a4abd0714fc9da9605410c57c7df5638",
+		Hash:     "a5731e413cae4bad0c283bdfebcf34c86ad5f643259775638203cfab73b88375",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -15,6 +15,9 @@
 #define REGS(c) REGS_16(c)
 #endif
 
+// Four codes in bytes, each minus 1.
+DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
+
 DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
 #define TERMS_4(slice, c, g, i0, i1, i2, i3) do { \
     u32x2 d = shared_pair(xs_ + (g) * 32); \
