@@ -6,7 +6,7 @@
 // Besides wrong words it notices what a run on a card would show only now and then, or as a
 // hang: accesses outside of bindings, races in shared memory, copies and matrix
 // instructions that nobody waits for, missing fences, threads that wait for ever. Every case is
-// run in several orders of threads and of what happens by itself.
+// run in several orders of threads and of what happens by itself. It needs Linux with glibc.
 package main
 
 import (

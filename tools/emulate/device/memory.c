@@ -31,13 +31,17 @@ static Word words[WORDS];
 static u32 times[WORDS][MAX_THREADS]; // of reads
 static Begun *begun[MAX_THREADS], **end_of[MAX_THREADS];
 
-// A write to a word that another thread has written, too: no fault if it leaves it as it is.
-static struct { u32 at, word, thread; } suspect = {.at = WORDS};
+// Words that the thread's last write goes to, as others' did: no fault if it leaves them as they are.
+static struct { u32 at, word, thread; } suspects[4];
+static u32 suspected;
+
+static _Noreturn void written_twice(u32 suspect) {
+    fault("word %u of shared memory is written, as thread %u did, without a barrier in between", suspects[suspect].at, suspects[suspect].thread);
+}
 
 void settle(void) {
-    if (suspect.at == WORDS) return;
-    if (*(u32 *)emulated_pointer(suspect.at * 4) != suspect.word) fault("word %u of shared memory is written, as thread %u did, without a barrier in between", suspect.at, suspect.thread);
-    suspect.at = WORDS;
+    while (suspected)
+        if (*(u32 *)emulated_pointer(suspects[--suspected].at * 4) != suspects[suspected].word) written_twice(suspected);
 }
 
 unsigned emulated_address(const void *p) {
@@ -68,7 +72,10 @@ static void reads(Word *w, u32 at) {
 static void writes(Word *w, u32 at) {
     if (w->copying) fault("word %u of shared memory is written while a copy to it is under way", at);
     if (w->multiplying) fault("word %u of shared memory is written while matrix instructions read it", at);
-    if (!knows(w->thread, w->time, 0)) suspect.at = at, suspect.word = *(u32 *)emulated_pointer(at * 4), suspect.thread = w->thread;
+    if (!knows(w->thread, w->time, 0)) {
+        suspects[suspected].at = at, suspects[suspected].thread = w->thread;
+        suspects[suspected++].word = *(u32 *)emulated_pointer(at * 4);
+    }
     for (u32 warp = 0; warp * LANES < launch.local; warp++) {
         for (u32 lanes = w->lanes[warp]; lanes; lanes &= lanes - 1) {
             u32 thread = warp * LANES + __builtin_ctz(lanes);
@@ -132,7 +139,7 @@ void emulated_prefetch(const void *from, unsigned bytes) {
 u8 *shared_words(u32 at, u32 bytes) {
     u8 *p = emulated_pointer(at);
     access(p, bytes, 1);
-    settle();
+    if (suspected) written_twice(0); // what will be written is not known yet
     return p;
 }
 
