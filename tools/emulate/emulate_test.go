@@ -71,6 +71,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Products of scales of weights and of huge activations overflow where the reference's do:
+// this case has such.
+func TestOverflow(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), conform.Options{Seed: 7, First: 57, Cases: 1}, compilers(t), "mul_mat_q2_0_i8__sm90,mul_mat_q2_0_i8__sm90_small,mul_mat_q2_0_i8__sm90_few*", &out)
+	if err != nil || !strings.Contains(out.String(), "4 implementations equal the reference, 0 fail") {
+		t.Errorf("error %v in\n%s", err, &out)
+	}
+}
+
 // A program that dies is a failed case.
 func TestBroken(t *testing.T) {
 	c := compilers(t)
