@@ -94,6 +94,7 @@ conform-long: test-tools sid-root ## everything on every CPU driver here: hours
 	TERN_CONFORM=all $(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(GO) test -count=1 -timeout 4h $(DEVICE) ./tools/internal/synth
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify --full --every-way
 	$(SCRIPTS)/on-drivers "lavapipe lavapipe-sid swiftshader" $(TERN) verify -m synth:wide --full --every-way
+	$(GO) run ./tools/emulate -clang $(SCRIPTS)/clang -cases 200 -work 40000000 -seed 2
 	$(MAKE) --no-print-directory test-arm64 test-windows faults
 
 faults: test-tools sid-root ## plant twelve faults, each of which must be noticed, and record in testdata/conform how

@@ -98,7 +98,7 @@ KERNEL_TIMES(LOCAL, TIMES) kernel(const float *q, const u32x4 *cache, const u32 
                     u32x4 bad = {not_numbers(v->x), not_numbers(v->y), not_numbers(v->z), not_numbers(v->w)};
                     if ((bad.x | bad.y | bad.z | bad.w) == 0) continue;
                     *v &= ~((bad >> 15) * 0xffffu);
-                    if (at + item / EIGHTS < last) spoilt = 1;
+                    if (at + item / EIGHTS < last) raise(spoilt); // seen early by those still at the run before, it costs them a look
                 }
             __syncthreads();
             if (at + KEYS < last) {

@@ -29,6 +29,7 @@ void emulated_wait(unsigned at, unsigned parity);
 extern unsigned char emulated_dynamic[]; // shared=N bytes
 unsigned emulated_address(const void *p); // of shared memory, and back
 void *emulated_pointer(unsigned at);
+void emulated_raise(unsigned *flag); // a write that races with reads
 void emulated_prefetch(const void *from, unsigned bytes);
 void emulated_fence(void); // between other accesses and those of matrix instructions
 void emulated_copy(unsigned to, const void *from, unsigned bytes);

@@ -32,6 +32,7 @@ DEVICE u32 bytes_of(u32 a, u32 b, u32 which) {
 DEVICE u32 bits_of(float x) { return x == x ? __builtin_bit_cast(u32, x) : 0x7fffffffu; } // what NVIDIA's cards make of NaN
 DEVICE float most(float a, float b) { return a != a || b > a ? b : a; }
 DEVICE void count(u32 *at, u32 more) { *at += more; }
+DEVICE void raise(u32 &flag) { emulated_raise(&flag); }
 DEVICE void here(u32 &) {}
 
 // math.cuh

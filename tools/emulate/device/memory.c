@@ -131,6 +131,8 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 
+void emulated_raise(unsigned *flag) { *flag = 1; }
+
 void emulated_prefetch(const void *from, unsigned bytes) {
     if ((u64)from % 16 || bytes % 16 || bytes == 0) fault("%u bytes are fetched ahead, from an address that is %u modulo 16", bytes, (u32)((u64)from % 16));
     in_bindings(from, bytes);
