@@ -49,6 +49,10 @@ vec4 maxima(vec4 m) {
     return m;
 }
 
+void add_value(inout vec4 p[2], float w, vec4 v[2]) {
+    [[unroll]] for (uint e = 0u; e < 2u; e++) p[e] = fma(vec4(w), v[e], p[e]); // exact products
+}
+
 #ifndef QUANTIZED
 vec4 four_of(uint a, uint b) { return vec4(f32_of(a), f32_of(b)); }
 #endif
@@ -74,6 +78,7 @@ void main() {
         for (; end < count && table[end] == pages; end++) last = max(last, pos[end]);
         uvec4 live; // positions of a token
         [[unroll]] for (uint t = 0u; t < MINE; t++) live[t] = mine + t >= first && mine + t < end ? pos[mine + t] + 1u : 0u;
+        uvec2 bounds = uvec2(min(min(live.x, live.y), min(live.z, live.w)), max(max(live.x, live.y), max(live.z, live.w)));
         Join join[2];
         vec4 o[2][ROUNDS][2];
         for (uint c0 = 0u; c0 * PAGE <= last; c0 += 2u) {
@@ -130,7 +135,10 @@ void main() {
                 weight[at_weight + (lx + 16u * i) * 2u] = mix(vec4(0.0), w, lessThan(uvec4(from + lx + 16u * i), live));
             }
             meet();
-            // Values of dimensions 8 (lx + 16 k) .. + 7, and the sum of the weights of a token.
+            // Values of dimensions 8 (lx + 16 k) .. + 7, and the sum of the weights of a token:
+            // up to some position all four tokens see, then one by one, as a value that is no
+            // number must not reach tokens that do not see it.
+            uint seen = bounds.y > from ? min(bounds.y - from, positions_) : 0u;
             vec4 p[ROUNDS][MINE][2];
             float l = 0.0;
             [[unroll]] for (uint k = 0u; k < ROUNDS; k++) {
@@ -142,7 +150,7 @@ void main() {
                     [[unroll]] for (uint j = 0u; j < 4u; j++) next[j] = cache[at + min(j, last_) * EIGHTS];
                 }
 #endif
-                [[dont_unroll]] for (uint j0 = 0u; j0 < positions_; j0 += 4u) {
+                [[dont_unroll]] for (uint j0 = 0u; j0 < seen; j0 += 4u) {
                     vec4 v[4][2];
                     [[unroll]] for (uint j = 0u; j < 4u; j++) {
 #ifdef QUANTIZED
@@ -153,13 +161,15 @@ void main() {
                         next[j] = cache[at + min(j0 + 4u + j, last_) * EIGHTS];
 #endif
                     }
+                    bool all_see = from + j0 + 4u <= bounds.x;
                     [[unroll]] for (uint j = 0u; j < 4u; j++) {
                         uint row = at_weight + (j0 + j) * 2u;
                         vec4 w = weight[row];
                         if (k == 0u) l = add(l, weight[row][lx % 4u]);
-                        [[unroll]] for (uint t = 0u; t < MINE; t++) {
-                            p[k][t][0] = fma(vec4(w[t]), v[j][0], p[k][t][0]); // exact products
-                            p[k][t][1] = fma(vec4(w[t]), v[j][1], p[k][t][1]);
+                        if (all_see) {
+                            [[unroll]] for (uint t = 0u; t < MINE; t++) add_value(p[k][t], w[t], v[j]);
+                        } else {
+                            [[unroll]] for (uint t = 0u; t < MINE; t++) if (from + j0 + j < live[t]) add_value(p[k][t], w[t], v[j]);
                         }
                     }
                 }

@@ -1127,7 +1127,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "17f2b1d568ae6fc8ff9db87f7c577d3c17ae8a04bff4d6340b48b426ed9e1d68",
+		Hash:     "443e47a66c7288f9ae63d6ef0b8bc77ef0b2391d0d2f389e58cbf3cefd7eb84c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1167,7 +1167,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
-		Hash:     "d8ed746b1986274c13dfa6033eb404e1c747cafd3f4397d10e25bf7d73f09877",
+		Hash:     "0dcda064e1b259c8256e198a2840b7fd8a84c4a9d5bbd89be87679a89aa73f18",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1455,7 +1455,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
-		Hash:     "2f6ddced7bf8e59f548cc77d0c21d6b582ca3ff01a5f1db1150e667c97b5460c",
+		Hash:     "1608d78506476b0183051ebbd5abc5a273e064871bd92cb5f5fae537508cac62",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},

@@ -110,3 +110,9 @@ func TestMatricesOfModels(t *testing.T) {
 	}
 	run(t, Options{Seed: 3, Cases: 2, Shapes: true, Work: 1 << 24, Select: some}, runtime.Options{})
 }
+
+// A value that is not a number reaches the rows that see it and no others, which the
+// case of this index has in a tile: eight tokens, a cache with NaN, three sequences.
+func TestNaNOfOneRow(t *testing.T) {
+	run(t, Options{Select: func(k *spirv.Kernel) bool { return k.Contract == "attention_f16" }, Seed: 1, First: 82, Cases: 1}, runtime.Options{})
+}
