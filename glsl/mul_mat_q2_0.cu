@@ -50,14 +50,7 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 base = shared_address(stage), wg = thread() / 128, m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
-    if (thread() == 0) {
-        for (u32 s = 0; s < STAGES; s++) {
-            barrier_init(base + AT_FULL + 8 * s, 128);
-            barrier_init(base + AT_EMPTY + 8 * s, 4 * WGS);
-        }
-        for_matrices();
-    }
-    __syncthreads();
+    make_barriers(base + AT_FULL, base + AT_EMPTY, STAGES, 4 * WGS);
     if (wg == WGS) {
 #ifdef FEW_REGISTERS
         fewer_registers<FEW_REGISTERS>();

@@ -866,7 +866,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 32800}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "bb2b559a7c921d70c4f52c237cb85d57ac4788c29ea2397486f2444386a768be",
+		Hash:     "84d6ec215dca100588f1a7bd032012fbed32e0652b51a8451c08d748714eb45c",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -885,7 +885,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 16416}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "53bf0e139d40b1a63938de535b11b65c424965f925864ee7811da7fcac07b442",
+		Hash:     "24b0da6df762360de69a56acf83d2e3317b15e650976bed4090cb32d9ddb95c8",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},

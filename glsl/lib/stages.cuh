@@ -76,3 +76,16 @@ DEVICE void for_matrices() { asm volatile("fence.proxy.async.shared::cta;" ::: "
 template <u32 n> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
 template <u32 n> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
 #endif
+
+// Barriers of a ring of stages, those of one kind side by side: full once 128 threads have
+// arrived, empty once one of each of so many warps has.
+DEVICE void make_barriers(u32 full, u32 empty, u32 stages, u32 warps) {
+    if (thread() == 0) {
+        for (u32 s = 0; s < stages; s++) {
+            barrier_init(full + 8 * s, 128);
+            barrier_init(empty + 8 * s, warps);
+        }
+        for_matrices();
+    }
+    __syncthreads();
+}
