@@ -89,7 +89,7 @@ void slice_sums(uint row, uint s, uint t0, out float sum[TOKENS]) {
     [[unroll]] for (uint t = 0u; t < TOKENS; t++) sum[t] = 0.0;
     for (uint b = s * SLICE; b < min(nb, s * SLICE + SLICE); b++) {
         Block w = block_of(row, nb, b);
-        [[unroll]] for (uint t = 0u; t < TOKENS; t++) add_terms(sum[t], w, act_row(t0 + t) * nb + b);
+        [[unroll]] for (uint t = 0u; t < TOKENS; t++) add_terms(sum[t], w, ACT_BLOCK(act_row(t0 + t), b));
     }
 }
 #define BLOCKS nb

@@ -60,14 +60,14 @@ void find_rows() {
         w_row[j] = row / GROUP * nb * GROUP + row % GROUP;
     }
     [[unroll]] for (uint j = 0u; j < AQ; j++)
-        a_row[j] = min(gl_WorkGroupID.y * TOKENS + (j * LOCAL + lane) / 4u, n - 1u) * nb * 4u + lane % 4u;
+        a_row[j] = min(gl_WorkGroupID.y * TOKENS + (j * LOCAL + lane) / 4u, n - 1u) * 4u + lane % 4u;
     [[unroll]] for (uint j = 0u; j < SN; j++) {
         uint i = j * LOCAL + lane;
         if (i < ROWS) {
             uint row = min(group_x() * ROWS + i, rows - 1u);
             scale_row[j] = row / GROUP * Q2_0_FOURS(nb) * GROUP + row % GROUP;
         } else {
-            scale_row[j] = min(gl_WorkGroupID.y * TOKENS + i - ROWS, n - 1u) * nb;
+            scale_row[j] = min(gl_WorkGroupID.y * TOKENS + i - ROWS, n - 1u);
         }
     }
 }
@@ -75,14 +75,14 @@ void find_rows() {
 void load(uint b) {
     uint lane = gl_LocalInvocationIndex;
     [[unroll]] for (uint j = 0u; j < WQ; j++) next_w[j] = codes[w_row[j] + b * GROUP][lane % 4u];
-    [[unroll]] for (uint j = 0u; j < AQ; j++) next_a[j] = a[a_row[j] + b * 4u];
+    [[unroll]] for (uint j = 0u; j < AQ; j++) next_a[j] = a[a_row[j] + ACT_BLOCK(0u, b) * 4u];
     [[unroll]] for (uint j = 0u; j < SN; j++) {
         uint i = j * LOCAL + lane;
         if (i < ROWS) {
             uint at = b >> SHARE;
             next_scale[j] = q2_0_half(scales[scale_row[j] + at / 4u * GROUP], at % 4u);
         } else if (i < SQ) {
-            next_scale[j] = uintBitsToFloat(ACT_PAIR(scale_row[j] + b).x);
+            next_scale[j] = uintBitsToFloat(ACT_PAIR(ACT_BLOCK(scale_row[j], b)).x);
         }
     }
 }

@@ -46,7 +46,7 @@ void find_rows() {
         w_row[j] = row / GROUP * nb * GROUP + row % GROUP;
         w_scale_row[j] = row / GROUP * Q2_0_FOURS(nb) * GROUP + row % GROUP;
     }
-    [[unroll]] for (uint j = 0u; j < AQ; j++) a_token[j] = min(gl_WorkGroupID.y * TOKENS + (j * LOCAL + lane) / 4u, n - 1u) * nb;
+    [[unroll]] for (uint j = 0u; j < AQ; j++) a_token[j] = min(gl_WorkGroupID.y * TOKENS + (j * LOCAL + lane) / 4u, n - 1u);
 }
 
 void load(uint step) {
@@ -56,8 +56,8 @@ void load(uint step) {
         next_w_scale[j] = q2_0_half(scales[w_scale_row[j] + at / 4u * GROUP], at % 4u);
     }
     [[unroll]] for (uint j = 0u; j < AQ; j++) {
-        next_a[j] = a[(a_token[j] + b) * 4u + word];
-        next_a_scale[j] = uintBitsToFloat(ACT_PAIR(a_token[j] + b).x);
+        next_a[j] = a[ACT_BLOCK(a_token[j], b) * 4u + word];
+        next_a_scale[j] = uintBitsToFloat(ACT_PAIR(ACT_BLOCK(a_token[j], b)).x);
     }
 }
 

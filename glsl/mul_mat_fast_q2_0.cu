@@ -50,8 +50,8 @@ DEVICE void bring_stages(u32 base, const u8 *a, const Push &p, u32 n0, u32 block
 #pragma unroll
     for (u32 k = 0; k < PER_LANE; k++) {
         u64 token = n0 + t + 64 * k;
-        from[k] = a + token * p.nb * 64 + 16 * i;
-        scale_from[k] = a + (u64)p.n * p.nb * 64 + token * p.nb * 8;
+        from[k] = a + token * 64 + 16 * i;
+        scale_from[k] = a + (u64)p.n * p.nb * 64 + token * 8;
         end[k] = token < p.n ? p.nb : 0;
     }
 #pragma unroll
@@ -61,9 +61,9 @@ DEVICE void bring_stages(u32 base, const u8 *a, const Push &p, u32 n0, u32 block
         for (u32 k = 0; k < PER_LANE; k++) {
             next_scale[s][k] = 0;
             if (b >= end[k]) continue;
-            next[s][k][0] = read_quad(from[k] + (u64)b * 64);
-            next[s][k][1] = read_quad(from[k] + (u64)b * 64 + 32);
-            next_scale[s][k] = float_of(read(scale_from[k] + (u64)b * 8));
+            next[s][k][0] = read_quad(from[k] + (u64)b * p.n * 64);
+            next[s][k][1] = read_quad(from[k] + (u64)b * p.n * 64 + 32);
+            next_scale[s][k] = float_of(read(scale_from[k] + (u64)b * p.n * 8));
         }
     };
 #pragma unroll
@@ -102,7 +102,9 @@ DEVICE void bring_stages(u32 base, const u8 *a, const Push &p, u32 n0, u32 block
 }
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const u8 *a, float *y, Push p, Spec spec) {
-    u32 base = shared_address(stage), wg = first_lane(thread() / 128), m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
+    u32 base = shared_address(stage), wg = first_lane(thread() / 128), nb = p.nb, share = spec.share;
+    Tile tile = tile_of(p, ROWS, TOKENS);
+    u32 m0 = tile.row, n0 = tile.token;
     u32 blocks = (nb + TURN - 1) / TURN * TURN;
     make_barriers(base + AT_FULL, base + AT_EMPTY, STAGES, 4 * WGS);
     if (wg == WGS) {

@@ -16,41 +16,13 @@ DYNAMIC_SHARED(memory);
 // A turn's weights of rows r and r + 8, as they come from memory.
 struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_scales; };
 
-// -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their upper bits.
-DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
-
-// The scale of such weights. Times that of activations it may stay below infinity where the
-// scale that it stands for does not, if that is large: sums with such a term are made anew.
-DEVICE float scale_of(float d) { return __builtin_fabsf(d) < 64.0f ? d * -0x1p-6f : float_of(0x7fc00000u); }
-
-// A sum, one block after the other.
-DEVICE float plain_sum(const u32 *codes, const u32 *scales, const u32 *a, const Push &p, u32 share, u32 row, u32 t) {
-    u32 fours = (((p.nb - 1) >> share) + 4) / 4;
-    const u32 *q = codes + ((u64)(row / GROUP) * p.nb * GROUP + row % GROUP) * 4, *d = scales + ((u64)(row / GROUP) * fours * GROUP + row % GROUP) * 2;
-    const u32 *x = a + (u64)t * p.nb * 16, *pairs = a + (u64)p.n * p.nb * 16 + (u64)t * p.nb * 2;
-    float total = 0, slice = 0;
-#pragma unroll 1
-    for (u32 b = 0; b < p.nb; b++) {
-        u32 at = b >> share;
-        int sum = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < 16; i++) sum = dot4(sum, signed4(q[b * GROUP * 4 + i / 4] >> i % 4 * 2), x[b * 16 + i]);
-        slice = slice + (float)sum * (low_half(d[at / 4 * GROUP * 2 + at % 4 / 2] >> at % 2 * 16) * float_of(pairs[b * 2]));
-        if (b % SLICE < SLICE - 1 && b + 1 < p.nb) continue;
-        total = total + slice;
-        slice = 0;
-    }
-    return total;
-}
-
 KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;
     u32 m0 = group_x() * 64, n0 = group_y() * TOKENS, base = shared_address(memory);
     u32 at_x = base + AT_X + part * (RING * BLOCKS * X_BYTES), at_xs = base + AT_XS + part * (RING * BLOCKS * XS_BYTES);
 
     // Weights of a lane: rows r and r + 8 are of one group, and groups are whole.
-    u32 c4 = lane % 4, r = lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> spec.share) + 4) / 4;
-    u32 to_top = shifted<64>(2 * c4); // for a product: shifts would be of the busiest pipe
+    u32 c4 = lane % 4, r = lane / 32 * 16 + lane % 32 / 4, fours = (((nb - 1) >> spec.share) + 4) / 4, to_top = to_top_of(lane);
     u32 last_group = (p.rows - 1) / GROUP;
     u64 group = min((m0 + r) / GROUP, last_group);
     const u8 *w_from = (const u8 *)(codes + group * nb * GROUP + r % GROUP), *ws_from = (const u8 *)(scales + group * fours * GROUP + r % GROUP);
@@ -80,22 +52,22 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
 
     // Activations that a lane copies, of tokens that are there: quarters of blocks, and a scale.
     u32 quarter = lane % 4, row = lane / 4, token = lane % TOKENS, of_turn = lane / TOKENS, x_end[TOKENS / 32];
-    const u8 *x_from[TOKENS / 32], *xs_from = (const u8 *)a + (u64)p.n * nb * 64 + ((u64)(n0 + token) * nb + of_turn) * 8;
-    u32 x_to = at_x + row * 64 + (quarter ^ row / 2 % 4) * 16, xs_to = at_xs + of_turn * XS_BYTES + token * 4;
+    const u8 *x_from[TOKENS / 32], *xs_from = (const u8 *)a + (u64)p.n * nb * 64 + ((u64)of_turn * p.n + n0 + token) * 8;
+    u32 x_to = at_x + row * 64 + (quarter ^ row / 2 % 4) * 16, xs_to = at_xs + of_turn * XS_BYTES + place_of_scale(token);
     u32 xs_end = of_turn < min(BLOCKS, nb) && n0 + token < p.n ? nb - of_turn : 0;
 #pragma unroll
     for (u32 i = 0; i < TOKENS / 32; i++) {
         u32 t = n0 + i * 32 + row;
-        x_from[i] = (const u8 *)a + (u64)t * nb * 64 + quarter * 16;
+        x_from[i] = (const u8 *)a + (u64)t * 64 + quarter * 16;
         x_end[i] = t < p.n ? nb : 0;
     }
     auto copy_activations = [&](u32 b, u32 slot) __attribute__((always_inline)) {
 #pragma unroll
         for (u32 i = 0; i < BLOCKS * TOKENS / 32; i++) {
             u32 block = i % BLOCKS, of = i / BLOCKS;
-            if (b + block < x_end[of]) copy16(x_to + (slot * BLOCKS + block) * X_BYTES + of * 2048, x_from[of] + (u64)b * 64 + block * 64);
+            if (b + block < x_end[of]) copy16(x_to + (slot * BLOCKS + block) * X_BYTES + of * 2048, x_from[of] + (u64)(b + block) * p.n * 64);
         }
-        if (b < xs_end) copy4(xs_to + slot * BLOCKS * XS_BYTES, xs_from + (u64)b * 8);
+        if (b < xs_end) copy4(xs_to + slot * BLOCKS * XS_BYTES, xs_from + (u64)b * p.n * 8);
         copies_commit();
     };
 
@@ -121,7 +93,7 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
         copies_wait<RING - 2>();
         for_matrices();
         meet(part, 128); // all have copied, and are done with the slot that is filled next
-        u32 x = at_x + slot * (BLOCKS * X_BYTES), xs = at_xs + slot * (BLOCKS * XS_BYTES) + c4 * 8;
+        u32 x = at_x + slot * (BLOCKS * X_BYTES), xs = at_xs + slot * (BLOCKS * XS_BYTES) + c4 * XS_STRIDE;
         MULTIPLY(N, REGS(first), codes_of[0], x);
 #if BLOCKS == 2
         MULTIPLY(N, REGS(second), codes_of[1], x + X_BYTES);

@@ -20,7 +20,7 @@ float element(uint t, uint b, uint i) {
     vec2 two = f32_of(a[(t * k + b * 64u + i) / 2u]);
     return i % 2u == 0u ? two.x : two.y;
 #else
-    return float(bitfieldExtract(int(a[t * (k / 4u) + b * 16u + i / 16u * 4u + i % 4u]), int(i % 16u / 4u * 8u), 8));
+    return float(bitfieldExtract(int(a[ACT_BLOCK(t, b) * 16u + i / 16u * 4u + i % 4u]), int(i % 16u / 4u * 8u), 8));
 #endif
 }
 
@@ -41,7 +41,7 @@ void slice_sums(uint row, uint s, uint t0, out float sum[TOKENS]) {
         [[unroll]] for (uint t = 0u; t < TOKENS; t++) {
             float term = add(add(c[t][0], c[t][1]), add(c[t][2], c[t][3]));
 #if ACT == ACT_I8
-            term = mul(term, uintBitsToFloat(a[n * k / 4u + (act_row(t0 + t) * nb + b) * 2u]));
+            term = mul(term, uintBitsToFloat(a[n * k / 4u + ACT_BLOCK(act_row(t0 + t), b) * 2u]));
 #endif
             sum[t] = add(sum[t], term);
         }

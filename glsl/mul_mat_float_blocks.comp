@@ -23,7 +23,7 @@ float element(uint t, uint e) {
     return e % 2u == 0u ? two.x : two.y;
 #else
     uint i = e % 64u;
-    return float(bitfieldExtract(int(a[t * (k / 4u) + e / 64u * 16u + i / 16u * 4u + i % 4u]), int(i % 16u / 4u * 8u), 8));
+    return float(bitfieldExtract(int(a[ACT_BLOCK(t, e / 64u) * 16u + i / 16u * 4u + i % 4u]), int(i % 16u / 4u * 8u), 8));
 #endif
 }
 
@@ -38,7 +38,7 @@ float term(uint row, uint nb, uint t, uint b) {
     }
     float sum = add(add(c[0], c[1]), add(c[2], c[3]));
 #if ACT == ACT_I8
-    sum = mul(sum, uintBitsToFloat(a[n * k / 4u + (t * nb + b) * 2u]));
+    sum = mul(sum, uintBitsToFloat(a[n * k / 4u + ACT_BLOCK(t, b) * 2u]));
 #endif
     return sum;
 }

@@ -51,7 +51,7 @@ float term(uvec4 q, float d, uint at) {
 void slice_sums(uint row, uint s, uint t0, out float sum[TOKENS]) {
     sum[0] = 0.0;
     for (uint b = s * SLICE; b < min(nb, s * SLICE + SLICE); b++)
-        sum[0] = add(sum[0], term(Q2_0_CODE(row, nb, b), Q2_0_SCALE(row, nb, b), act_row(t0) * nb + b));
+        sum[0] = add(sum[0], term(Q2_0_CODE(row, nb, b), Q2_0_SCALE(row, nb, b), ACT_BLOCK(act_row(t0), b)));
 }
 #define BLOCKS nb
 #include "slices.glsl"

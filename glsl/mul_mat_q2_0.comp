@@ -87,7 +87,7 @@ void main() {
             dw[r] = Q2_0_SCALE(at, nb, b);
         }
         [[unroll]] for (uint t = 0u; t < TOKENS; t++) {
-            uint at = min(t0 + t, n - 1u) * nb + b;
+            uint at = ACT_BLOCK(min(t0 + t, n - 1u), b);
 #if ACT == ACT_I8
             int c[ROWS];
             [[unroll]] for (uint r = 0u; r < ROWS; r++) c[r] = 0;

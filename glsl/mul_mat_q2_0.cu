@@ -25,31 +25,28 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
     u32 row = min(m0 + lane % ROWS, p.rows - 1), token = min(n0 + lane % TOKENS, p.n - 1);
     const u32x4 *w_from = codes + row / GROUP * nb * GROUP + row % GROUP;
     const u32x2 *ws_from = scales + row / GROUP * fours * GROUP + row % GROUP;
-    const u32x2 *xs_from = (const u32x2 *)(a + (u64)p.n * nb * 4) + (u64)token * nb;
-    const u32x4 *x_from[TOKENS / 32];
-    u32 x_to[TOKENS / 32];
+    const u8 *block = (const u8 *)a, *xs_from = block + (u64)p.n * nb * 64 + token * 8;
+    u32 quarter = lane % 4, t = lane / 4, x_to = base + AT_X + t * 64 + (quarter ^ t / 2 % 4) * 16, x_from[TOKENS / 32];
 #pragma unroll
-    for (u32 i = 0; i < TOKENS / 32; i++) {
-        u32 t = i * 32 + lane / 4, c = lane % 4;
-        x_from[i] = a + (u64)min(n0 + t, p.n - 1) * nb * 4 + c;
-        x_to[i] = base + AT_X + t * 64 + (c ^ t / 2 % 4) * 16;
-    }
-    for (u32 b = 0; b < nb; b++) {
+    for (u32 i = 0; i < TOKENS / 32; i++) x_from[i] = min(n0 + i * 32 + t, p.n - 1) * 64 + quarter * 16;
+    for (u32 b = 0; b < nb; b++, block += p.n * 64, xs_from += p.n * 8, w_from += GROUP) {
         u32 s = b % STAGES;
         wait(base + AT_EMPTY + 8 * s, (b / STAGES & 1) ^ 1);
 #pragma unroll
-        for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to[i] + s * X_BYTES, x_from[i] + b * 4);
+        for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to + s * X_BYTES + i * 2048, block + x_from[i]);
         if (lane < ROWS) {
-            copy16(base + AT_W + s * W_BYTES + lane * 16, w_from + b * GROUP);
+            copy16(base + AT_W + s * W_BYTES + lane * 16, w_from);
             copy8(base + AT_WS + s * WS_BYTES + lane * 8, ws_from + (b >> share) / 4 * GROUP);
         }
-        if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + lane * 4, xs_from + b);
+        if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + place_of_scale(lane), xs_from);
         arrive_after_copies(base + AT_FULL + 8 * s);
     }
 }
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
-    u32 base = shared_address(stage), wg = thread() / 128, m0 = group_x() * ROWS, n0 = group_y() * TOKENS, nb = p.nb, share = spec.share;
+    u32 base = shared_address(stage), wg = thread() / 128, nb = p.nb, share = spec.share;
+    Tile tile = tile_of(p, ROWS, TOKENS);
+    u32 m0 = tile.row, n0 = tile.token;
     make_barriers(base + AT_FULL, base + AT_EMPTY, STAGES, 4 * WGS);
     if (wg == WGS) {
 #ifdef FEW_REGISTERS
@@ -61,7 +58,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
 #ifdef MANY_REGISTERS
     more_registers<MANY_REGISTERS>();
 #endif
-    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8];
+    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8], to_top = to_top_of(lane);
     float total0[SUMS], total1[SUMS], slice0[SUMS], slice1[SUMS];
     DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
@@ -73,8 +70,8 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
         u32x4 u = shared_quad(at), v = shared_quad(at + 8 * 16);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            next[2 * i] = signed4(u[i] >> 2 * c4);
-            next[2 * i + 1] = signed4(v[i] >> 2 * c4);
+            next[2 * i] = weights_of(u[i], to_top);
+            next[2 * i + 1] = weights_of(v[i], to_top);
         }
         for_matrices();
         MULTIPLY(N, REGS(first), next, base + AT_X + s * X_BYTES);
@@ -85,15 +82,15 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
         auto step = [&](u32 b, u32 s, u32 s_next, u32 parity) __attribute__((always_inline)) {
-            u32 xs = base + AT_XS + s * XS_BYTES + c4 * 8, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
-            float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
+            u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
+            float ws0 = scale_of(shared_half(ws)), ws1 = scale_of(shared_half(ws + 8 * 8));
             wgmma_wait();
             MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
             TERMS(slice0, first, ws0, ws1, xs);
             wait(base + AT_FULL + 8 * s_next, parity);
             wgmma_wait();
             begin(s_next);
-            TERMS(slice1, second, ws0, ws1, xs + HALF * 4);
+            TERMS(slice1, second, ws0, ws1, xs + XS_MATRIX);
             warp_barrier();
             if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
         };
@@ -118,11 +115,19 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
         }
     }
     wgmma_wait();
+    u64 anew = 0;
+    auto store = [&](u32 i, bool made, float sum) __attribute__((always_inline)) {
+        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / SUMS * HALF + i % SUMS / 4 * 8 + 2 * c4 + i % 2;
+        if (row >= p.rows || t >= p.n) return;
+        if (!made) sum = plain_sum((const u32 *)codes, (const u32 *)scales, (const u32 *)a, p, share, row, t);
+        else if (sum != sum) anew |= 1ull << i;
+        y[(u64)t * p.stride + p.row0 + row] = tidy(sum);
+    };
 #pragma unroll
     for (u32 i = 0; i < SUMS; i++) {
-        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
-        float *to = y + (u64)t * p.stride + p.row0 + row;
-        if (row < p.rows && t < p.n) *to = tidy(total0[i]);
-        if (row < p.rows && t + HALF < p.n) to[(u64)HALF * p.stride] = tidy(total1[i]);
+        store(i, true, total0[i]);
+        store(SUMS + i, true, total1[i]);
     }
+#pragma unroll 1
+    for (; anew; anew &= anew - 1) store(__builtin_ctzll(anew), false, 0);
 }

@@ -73,10 +73,10 @@ void load(uint b) {
     }
     [[unroll]] for (uint i = 0u; i < AQ; i++) {
         uint at = (i * SR + mine()) * SUBGROUP + gl_SubgroupInvocationID;
-        a_next[i] = a[(token(at / 4u) * nb + b) * 4u + at % 4u];
+        a_next[i] = a[ACT_BLOCK(token(at / 4u), b) * 4u + at % 4u];
     }
     if (mine() == 0u)
-        [[unroll]] for (uint i = 0u; i < AT; i++) pair_next[i] = pairs[n * nb * 8u + token(i * SUBGROUP + gl_SubgroupInvocationID) * nb + b];
+        [[unroll]] for (uint i = 0u; i < AT; i++) pair_next[i] = pairs[n * nb * 8u + ACT_BLOCK(token(i * SUBGROUP + gl_SubgroupInvocationID), b)];
 }
 
 void stage_quarter(uint at, uvec4 v) {

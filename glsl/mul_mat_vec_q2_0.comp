@@ -35,11 +35,11 @@ void load(uint row, uint s) {
 #if TOKENS == 1
 shared uvec4 x_row[NB * 4u];
 shared uvec2 x_pair[NB];
-#define ACTS(t, i) x_row[i]
-#define PAIR(t, i) x_pair[i]
+#define ACTS(t, b, j) x_row[(b) * 4u + j]
+#define PAIR(t, b) x_pair[b]
 #else
-#define ACTS(t, i) a[(t) * NB * 4u + (i)]
-#define PAIR(t, i) ACT_PAIR((t) * NB + (i))
+#define ACTS(t, b, j) a[ACT_BLOCK(t, b) * 4u + j]
+#define PAIR(t, b) ACT_PAIR(ACT_BLOCK(t, b))
 #endif
 
 float slice_sum(uint t, uint s) {
@@ -49,7 +49,7 @@ float slice_sum(uint t, uint s) {
         if (NB % SLICE == 0u || b < NB) {
             int c = 0;
             [[unroll]] for (uint j = 0u; j < 4u; j++) {
-                uvec4 v = ACTS(t, b * 4u + j);
+                uvec4 v = ACTS(t, b, j);
                 [[unroll]] for (int k = 0; k < 4; k++) c += dotPacked4x8EXT(int((q[i][j] >> (2 * k)) & 0x03030303u), int(v[k]));
             }
             uint scale = (b >> SHARE) - 4u * four_of(s);
@@ -64,8 +64,8 @@ void main() {
     uint lane = gl_LocalInvocationIndex, r = lane % ROWS, row = group_x() * ROWS + r, t0 = gl_WorkGroupID.y * TOKENS;
     load(min(row, rows - 1u), lane / ROWS);
 #if TOKENS == 1
-    for (uint i = lane; i < NB * 4u; i += LANES) x_row[i] = a[t0 * NB * 4u + i];
-    for (uint i = lane; i < NB; i += LANES) x_pair[i] = ACT_PAIR(t0 * NB + i);
+    for (uint i = lane; i < NB * 4u; i += LANES) x_row[i] = a[ACT_BLOCK(t0, i / 4u) * 4u + i % 4u];
+    for (uint i = lane; i < NB; i += LANES) x_pair[i] = ACT_PAIR(ACT_BLOCK(t0, i));
     barrier();
 #endif
     [[dont_unroll]] for (uint s = lane / ROWS; s < SLICES; s += LANES / ROWS) {

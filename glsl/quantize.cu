@@ -14,6 +14,6 @@ KERNEL(128) kernel(const f32x4 *x, u32 *act, Push p) {
 #pragma unroll
     for (u32 i = 0; i < ROUNDS; i++) {
         u32 at = first + i * 128;
-        store_block(act, (t * quads + at) / 16, p.n * (quads / 16), at < quads, v[i]);
+        store_block(act, p.n, quads / 16, t, at / 16, at < quads, v[i]);
     }
 }

@@ -63,7 +63,7 @@ KERNEL(COLUMNS * GROUPS) kernel(f32x4 *x, const f32x4 *y, const float *consts, u
 #pragma unroll
         for (u32 e = 0; e < 4; e++) s[e] = s[e] + shuffle_xor(s[e], h);
     float r = rsqrt(((s.x + s.z) + (s.y + s.w)) * p.inv_k + p.eps);
-    auto store = [&](u32 i, f32x4 v, f32x4 w) { store_block(act, (t * quads + i) / 16, p.n * (quads / 16), i < end, v * r * w); };
+    auto store = [&](u32 i, f32x4 v, f32x4 w) { store_block(act, p.n, quads / 16, t, i / 16, i < end, v * r * w); };
 #pragma unroll
     for (u32 j = 0; j < HELD; j++)
         if (j < each) store(first + j * wide, held[j], scale[j]);

@@ -23,6 +23,6 @@ KERNEL(128) kernel(const f32x4 *x, u32 *act, Push p) {
         f32x4 v;
 #pragma unroll
         for (u32 e = 0; e < 4; e++) v[e] = silu(g[i][e]) * u[i][e];
-        store_block(act, (t * quads + at) / 16, p.n * (quads / 16), at < quads, v);
+        store_block(act, p.n, quads / 16, t, at / 16, at < quads, v);
     }
 }

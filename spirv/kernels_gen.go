@@ -116,7 +116,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 256}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "39682a13830bea46e77165189ffaaef0766a3be4982975a86065c5d40827c4cf",
+		Hash:     "24be8448676c2039abd1b7bd484258aeffe7a92c0abca4eec662ecda2a053c98",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -135,7 +135,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "f9f9686d9db16f528fd648e68ed147bd8848c4dba4007bcec2ca42ddea692509",
+		Hash:     "8ca949be53e117053261e31215b6a7bb6da26ba01b7afcb2b17e3123bd5355c4",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -154,7 +154,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "743cc6996626b136644ace2e34157aee41ff361cb27e09afc574cd40fa173d09",
+		Hash:     "dd09fb22895cff5a9e02804cdb0d61457e395313fc1a278e1fd9d8e9bf9d64d0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -255,7 +255,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"maxx", 128}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "cdd499259c019810af2b9009c11a3813f4a3b185d57c664c85ba3f9081ce738c",
+		Hash:     "dc35b2382c3f2fea50f2dc7f011b0878acbf2bbfe6a0a346535b3d5c89f6427f",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -274,7 +274,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "c8a4c6c744893bf1a2d0dbfde0f4893799ae8c0991227ac9153c04152423b840",
+		Hash:     "52a3e87efabf526f0373a2d31470f99bdc459df865b6d7ed24f69e6b2844552b",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -293,7 +293,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"local512", "sg32"},
 		Class:    "exact",
-		Hash:     "a4c326fdf739b23f34a2d4de5981fd8fe40c7ea4861d3d25d68e40c233b2542c",
+		Hash:     "5aff2f454d20afbbf37d5a8cf3a23b8bf6ba846367ee39ad9467d33e83182a04",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -313,7 +313,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}, {"cpu", 1}},
 		Class:    "exact",
-		Hash:     "096b5c2be36167b466a91130dfc901accc2d147944a99f41c26b8446cf87ccb4",
+		Hash:     "ed07f844bfad9bda1360afd03630df1b0079179b95e24b0af4f762e56cefe0b7",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -332,7 +332,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "8024f13821b3c0835d0789be230e64bd13652aca70934ec7b95c976e6f4563af",
+		Hash:     "7159ad3a6c5759d72efaf059cd4b8f0ee8dc28121c573c4d4d890917af0912a7",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -389,7 +389,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 256}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "2cd45255c94fa19ca1cc5b758c361529c07503a052f84d90fb91f57fbf2c07b9",
+		Hash:     "e8f9a2706818744fd90048fb131632821a0e69678ff4d79c7589d8eed3856459",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -408,7 +408,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "b7e851f4fc9a52e1cdb57160788627421cc1055d21de627f63b87288f2faf951",
+		Hash:     "98cfe202280fa0e79eed2e7f9c1a06656e37f69a6eaba1cabbb48a274693fb32",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -427,7 +427,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "660da79e6c46ce779c9093b19e29f4547c68da78d27f77765698957009e31227",
+		Hash:     "174055b7d6f9759da8384cc69ecacb37901f6ca25f823f41757a312ef98ea97d",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -444,10 +444,10 @@ var Kernels = []*Kernel{
 		Impl:     "sm90",
 		Source:   "mul_mat_q2_0.cu",
 		Defines:  []string{"WGS=2", "TOKENS=128", "UNROLL=1", "FEW_REGISTERS=40", "MANY_REGISTERS=232"},
-		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 47168}},
+		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 47744}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "9776e0b8f61c2c9ae45a71653841eda91b66898d8ce2f88ee5c1e4fbe49fd852",
+		Hash:     "44d9c6ea105ed3ea45aa50a49ca7f337d2b38f7407442d86026734eab078c550",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -463,10 +463,10 @@ var Kernels = []*Kernel{
 		Impl:     "sm90_small",
 		Source:   "mul_mat_q2_0.cu",
 		Defines:  []string{"WGS=2", "TOKENS=64", "UNROLL=0"},
-		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 29760}},
+		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 30272}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "d9c1a5cedfc5c9420fd43f7ca973ee35a61b74cc03ffa0315784bf5789889281",
+		Hash:     "22ccf94ee7d866f5e41ceb32c186f3cb4c2000edb7d4b5e75b244adadf44d6da",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -486,7 +486,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 33}, {"maxy", 128}, {"fill", 2}},
 		Needs:    []string{"coop16", "sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "f6ba6dbc3d2e5a9ac8df2e76dc85e19da15d0809b74bf9fb711e2fb88ffbed79",
+		Hash:     "c9d96bf90d70a781b7e7f7b3f70e90efb5ef5fd0de721fbbae2902484d77b80b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -508,7 +508,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 32}, {"miny", 17}, {"maxy", 128}},
 		Needs:    []string{"coop16", "sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "32dcb71915dcb7b9bb71f06ab350366e0189f497f548fe399e17fb1c92c6f0e1",
+		Hash:     "efb673f83cfed3c54b96d896b5ccc1a87f6ac07c7af8f26ec79735135ac51d94",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -530,7 +530,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 17}, {"fill", 1}},
 		Needs:    []string{"coop16", "sg32", "shared48k", "local256"},
 		Class:    "exact",
-		Hash:     "bc072ff0dddffa0f16cb2d3eb7e9ce77ca3ebf58774e05913fc5ad9911c391b8",
+		Hash:     "1bf7b52f2b0372ad99f4ecc302fd2cff951d711eca4f14a566715542653a043a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -552,7 +552,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 64}, {"miny", 17}},
 		Needs:    []string{"coop16", "sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "a91af47c8763770fdb4d6db5046126f3e3f3196e6fe6cad58b44dc767e7f33a9",
+		Hash:     "bb7af1416ea15a21d349f6cad38ce9fd8a3a426be0f45f1593336e2bcb88cbaa",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -574,7 +574,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 32}, {"gpu", 1}},
 		Needs:    []string{"coop8", "sg8"},
 		Class:    "exact",
-		Hash:     "1279ee37091253d57ebe928543912d54102e69cba5f1ad40c50597b02840e66c",
+		Hash:     "1ba613f6733994e57d941f9562b669a1b390cef579c7e76a5e9eea11560ccf8d",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -596,7 +596,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 16}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "5a599f0cc8672b736056a2eda330b57e58974c1703847144ec3824b82dbcd0d3",
+		Hash:     "3936e668c641c0a55542a958da6b5cd7d0203f732c20b260cded4a1c43892592",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{1, 1, 1},
@@ -618,7 +618,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 16}, {"y", 4}, {"maxy", 16}, {"gpu", 1}},
 		Needs:    []string{"dot", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "562cfef4f7d89c39e1db1a73b50f0f06932e45cf22803b73ab1e48b9c38cb07e",
+		Hash:     "9e9af559e97a03ee32fa27ad20a83e67750df9d756ede6be53c93d19297039d2",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{1, 1, 1},
@@ -640,7 +640,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"maxy", 1}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "81ddb93675cac3a07be29a1b2dd64217bb4f4fb93a6108b6ba3389e95bd58324",
+		Hash:     "42ab3105a79a3b88fd5039ae00e1d95653e0bc166617675eb2105e9ef14188f6",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -662,7 +662,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "85d657fd5774e70e57b807ae09e8a7805919b48f63a43d05d9654a089c63106e",
+		Hash:     "b4888d71e0241988a1f1a14a2a28e2c9c626f74b61952ee50a3843234d19a4cd",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -683,7 +683,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}, {"maxy", 1}, {"cpu", 1}},
 		Class:    "exact",
-		Hash:     "d159226697b58d563f350ad51971d9af65cfcb2cb80f833bf99ca7ca536f33bc",
+		Hash:     "65597fca8ddb03a0e1e65d23cf53f5f2cdeeb49ef21b56073ae9c98c31547b84",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{8, 1, 1},
@@ -703,7 +703,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}, {"y", 4}, {"cpu", 1}},
 		Class:    "exact",
-		Hash:     "777724152c0f157e82ac51d58ddd91909d3d38f981d39826ebe50a2a4dc7be90",
+		Hash:     "6b1373ba7c70477ea2fae49c3fa7854cbe7ceadad62f39fe7054c7c576410088",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{8, 1, 1},
@@ -723,7 +723,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}, {"maxy", 1}},
 		Class:    "exact",
-		Hash:     "28cfb06ee793e68da4efc287f0cd7be8ae4c321332922f2676405d48995d69f2",
+		Hash:     "6c0d3093d8d45f42dbf47ef4d5040e79786d65afcb0940fff9644e521f9587dd",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{16, 1, 1},
@@ -742,7 +742,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}, {"y", 4}},
 		Class:    "exact",
-		Hash:     "0893beaf656303e9974f297d723b53ae77b4ab9151a5670c036e3ab3010c5418",
+		Hash:     "3e88f0a47beee6debcd29843fef2f95dd51ca6e1839cec5429a4b2dc59eb6169",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{16, 1, 1},
@@ -759,10 +759,10 @@ var Kernels = []*Kernel{
 		Impl:     "sm90_few64",
 		Source:   "mul_mat_few_q2_0.cu",
 		Defines:  []string{"TOKENS=64", "PARTS=1", "BLOCKS=1", "RING=4", "TIMES=3"},
-		Tile:     Tile{{"x", 64}, {"y", 64}, {"miny", 33}, {"maxy", 128}, {"fill", 3}, {"shared", 17408}},
+		Tile:     Tile{{"x", 64}, {"y", 64}, {"miny", 33}, {"maxy", 128}, {"fill", 3}, {"shared", 17664}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "501126561660d6220330aa9524992586fa05f7bda7ddea88717db617cb14de59",
+		Hash:     "01a9eb3ad3dbbc8087fe1b2fa317d60dbea3ab992ce4f9abd2011dd0c50f5044",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -778,10 +778,10 @@ var Kernels = []*Kernel{
 		Impl:     "sm90_few",
 		Source:   "mul_mat_few_q2_0.cu",
 		Defines:  []string{"TOKENS=32", "PARTS=4", "BLOCKS=2", "RING=2", "TIMES=1"},
-		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 17}, {"maxy", 128}, {"shared", 43008}},
+		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 17}, {"maxy", 128}, {"shared", 44032}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "a5731e413cae4bad0c283bdfebcf34c86ad5f643259775638203cfab73b88375",
+		Hash:     "428c05214ba643874a30063642361f62ef394488cb0133a53b1a9e7036f512f8",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -801,7 +801,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 17}, {"fill", 1}},
 		Needs:    []string{"coop16f16", "sg32", "shared48k", "local256"},
 		Class:    "bound:product",
-		Hash:     "03e9b0cd6b2041be41d5e6e96108a77103fbd5e71f974aa57f3999660a053cd1",
+		Hash:     "f739d415c93fce1ed70c9d9191e05e327701568d47228a42c0b1c261ba9b16c6",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -823,7 +823,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"y", 64}, {"miny", 17}},
 		Needs:    []string{"coop16f16", "sg32", "shared32k"},
 		Class:    "bound:product",
-		Hash:     "dd6d02f389da81b6d92da901ef21385603be3314f50fa0fe09eab3ab69af91d4",
+		Hash:     "4f40944f14697e14928eb740061a03f6a11160d6e4220986e7a23f7ad1d0191c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -845,7 +845,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 32}, {"gpu", 1}},
 		Needs:    []string{"coop8f16", "sg8"},
 		Class:    "bound:product",
-		Hash:     "d41f47acb1a68808a473a84bacefb9dbe85d78b1e84710793192635ad6571d54",
+		Hash:     "0f9a1698c734b7e2b23a87998a0d2880ea2b78b9e31d8b488cc30d0cad5ec664",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -866,7 +866,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 32800}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "84d6ec215dca100588f1a7bd032012fbed32e0652b51a8451c08d748714eb45c",
+		Hash:     "ca4dbc5d39bc9ad26450426569c0a125ed3f75a3c9d72e7db94e773d7477156c",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -885,7 +885,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 16416}},
 		Needs:    []string{"sm90"},
 		Class:    "bound:product",
-		Hash:     "24b0da6df762360de69a56acf83d2e3317b15e650976bed4090cb32d9ddb95c8",
+		Hash:     "8f3733d4e0dee7324d25979fca2db88eb4b136302629ec231ee603c8546ce3fc",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -1310,7 +1310,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "11c684ce13c54eb5ead8d221af40c5dcb6fdf91d92e975f4cad3fb718f1ad9e8",
+		Hash:     "3a0dac403f60efbd3e99cf7e01598fe229ced7c305efc942eb7df2ecf9964a30",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -1330,7 +1330,7 @@ var Kernels = []*Kernel{
 		Allow:    Allow{Fma: true, F16Convert: false, Integers: false},
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "b2b039a6137e5fce61c130f0598b8d8c50830d9075b71013e83b7318dacbb8f5",
+		Hash:     "8596823ba9c2a3f94c6e6516cda0ebd3fe8e78112745dc79ad23ff37c90bafae",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -1653,7 +1653,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "70d8b6521e0a1f4ce814f567ae3767c391fde657f061e5b29d994827106229b7",
+		Hash:     "5c1ba91fa84863e61f54624e49deb5db9f548e67859a41750a714633207c4ec7",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -1675,7 +1675,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "3f6d53cc72356f212603cb1d7e27a2749c7328d1b657de43817bcd5b4762d0f0",
+		Hash:     "de3c7e78a198a223ca3fc944b246b9681d53f17238d103323c5c48c4d904baa5",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -1695,7 +1695,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "0d382a0e9553008b281354e9dd42f8c675b91b6fe309a1dfd4dcd198ae811d1d",
+		Hash:     "8e1d689d25882514e47d6b49839f184b18ab7043734a2621de79caea0f853018",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -1832,7 +1832,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "1b3eb4cbe6aa69b9fc08a17d521b44345e76938da2728d5d3ce490735354be2b",
+		Hash:     "b22fadd056cb7e52cb9dab92d35217eac065dcda4284c380ea631f38c9cf0bfa",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -1854,7 +1854,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "12dcc7d5c7e4e05a75a86bcbfd97391830125cd74a3c23fab3202535d5bf7180",
+		Hash:     "792647b9ae5472723ee528dd1647e494d352604145186c58d5b53b3a8d61900f",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -1874,7 +1874,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "f9bec297d380543f26fe997dca0491cb7f60556ec8850bd25ce351e0c55a5404",
+		Hash:     "416c2e1dda8dc031d04af726e5973be339d12f1139ca2a32eb22e5f2d980a43c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2011,7 +2011,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "f27457b10acf3b1f76054d8bd86466361424601b8db97465020cd7afc3998b93",
+		Hash:     "b58e91d9025ba6ceb51d3230ef897babb2fd42ed47a8ee87964909f413a81ec9",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2033,7 +2033,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "a599622d1f3281366e4a766d243ea5b1633b16f36191643d3be0b70b1094920e",
+		Hash:     "6c6d8f1ca7c4a173b7ec24d981eb7387ae52102dfb035a6a2fa34508c88fa17f",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2053,7 +2053,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "2826147f25e81a7849743a98786802cce0d745010a8148f71cebb473ec610bbc",
+		Hash:     "e93acec5fa06146dc9fc6099f4a5b83825a257bb6371e7defe71c015d3c8380c",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2190,7 +2190,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "da2b9a069458209ce2fcd297bd1de4ff7da8f1566ab67ad0ea2fa35eea7f52f1",
+		Hash:     "1cb15600a630e25dbff248dbe956a3f1d7a78ad04d32df3e36e1704280fdf035",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2212,7 +2212,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "df484dca404529f4cc64caad0b1af4ac1ee12008bda44e44d7faefc60765643b",
+		Hash:     "54e5c7f03d324dfbcc7894b48f66e91556dc4bd01061788154c9de879b9930ea",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2232,7 +2232,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "a37fe059ebc087fb9828fbb779a0bfa8d54310905366d173f358ebcff787ad4d",
+		Hash:     "206a1d22325d9d26cac9ff88003802ccb475d87894b29cfa464f77d76778489b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2369,7 +2369,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "1d65102d1d87cfc8089363f6ec639504f5285184c82a016b7c2486bcb1164979",
+		Hash:     "e99d68c8a98d1abe3fc1199ffaa01916abbf69a38da60f0baa277ff69eb05c50",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2391,7 +2391,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "b49b9f59836505a6328f92c09c914f7470c70942da06c00df626f68b8e0aa9cd",
+		Hash:     "e09fa678ced2ff9f29e80d52aff63401ec4ab527c9a6dd182229a4080ceab169",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2411,7 +2411,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "244cc0a460055e09d51f1386e04eab4490ce61661551daebd6807b38a05b94d2",
+		Hash:     "7015d4b564dab0f47c2472f01725f003746769f8e912e98dd01ca9be12a49563",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2548,7 +2548,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "a2fd56a2e1b170623fdf531cc137b903fe9d7781e28a7fcf6b781b75485b8b88",
+		Hash:     "5e54024ff5cfa3ccfcd674fe71c58a6ed2f479fd6a60ef82cb1d3760fa8be64a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2570,7 +2570,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "be64de9033a36a7e7838c06a927c3ee34ca929aeb8443d50644a33571d624634",
+		Hash:     "0ffae810ce736a331d4260d584a1cc39ff714f6d42ae3d345f09b974ab8a82df",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2590,7 +2590,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "4fe63d811ba5e6bd1cf95c7d668bc2084db64896a569b0eea46905abda24ed2f",
+		Hash:     "1419e4bab5ec7a4989bab018356be23669946a44644ab9c45f7aa35844a7091a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2727,7 +2727,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "7dbc51ce596a1101849fe0411cc994049949c5a1cd9452c142fd31d380b5aacc",
+		Hash:     "cf1325af1e6da4a15a540e3b8d6b76368074d0583c01e0361d951a529c49fbfb",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2749,7 +2749,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "c61f7cb5ebbd3ed463a9f86ae108b17c46890c6c8487421281d5e61451fe406d",
+		Hash:     "92f82aebf35a7281ab40db7c293bc48b8be42e65fc23fc40084ad90721d767c0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2769,7 +2769,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "58909c8a9f15f579ef11d228581d284ccdc2aefa9cade9d42133b4770f4bdafd",
+		Hash:     "dfe48ee19420b28fc3c4e1336ee6d5acb4c25dd6d97de2578e1c2df97e2e90e9",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2906,7 +2906,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "2c820d6eff122c29278788812ff0aa1536b520dfd0085a7bd9df662ecb3e23b3",
+		Hash:     "9eb42b0c7dc14c28376689160d9ec0a9694800974069cf40c611cca893789e3d",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -2928,7 +2928,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "51ce73f054d166c6c48bb0c21b9a396fd41fccf3f45dae23fcd39fe26c9f9d8e",
+		Hash:     "689c0f92415c44b148cdf38d2c75b00c153a18ffb12cf5188db17a1df0fa7cda",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -2948,7 +2948,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "fec13303441cf4afa98759cd5756ad85e098b3add29d67a38110fb29960afa81",
+		Hash:     "63942747702e8e361aab52bc3e4e7200edf8bf50df48eba5259f441200d5156f",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -3085,7 +3085,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 1}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "3c4d0b2dafa7298d9e3d92203233264c0e1423c82ddd2b924c51dadb462dfb3f",
+		Hash:     "6ad1515ad9992a4c38d39cc1145f6b5ffea8c4d20465599310a3645831378817",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -3107,7 +3107,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"y", 4}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "6069ad034a90c2f23eb476101084ec08a65d963259a16ff988613b276e50286a",
+		Hash:     "baf2f17ee9553621645e6c8ccda830d5740c79f90a1720d3db3dc333988fe232",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -3127,7 +3127,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "edc09b9d7b07503598357c2d3e8e480d273a9f8d67dc6296fce772a6a4b37ec9",
+		Hash:     "f75f40d77a238998a5867cbc5f82f5a6fb256990ca868e0024bcadf3bc9651a7",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -3264,7 +3264,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 8}, {"gpu", 1}},
 		Needs:    []string{"local512"},
 		Class:    "exact",
-		Hash:     "d890ae2a4e0ce49283c8a7b250e511e09a098d0def807fea44287e9e988e2ea4",
+		Hash:     "9e39950d68d46e18b7d24398c7130012b47a5c7da1238620bfb57ad22433158a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -3284,7 +3284,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"maxy", 4}, {"gpu", 1}},
 		Class:    "exact",
-		Hash:     "2d8ce2fe86fdbb54b1d917f91f00cabce2d08be7dbb623a39a1e5c2e3eac290f",
+		Hash:     "af123f2389ebccb836da65a0c4352e84ab53bbec02a77119bad56bb67bc66757",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3303,7 +3303,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "73f95946f851f31a2cc1597cf3972f9d3cbf0655fa207fc633095a4ecf821323",
+		Hash:     "295873fe620d92be0ac4bf7ce0be3b3438bde6747b2fa222f26dccac5902b093",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -3482,7 +3482,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 8}, {"gpu", 1}},
 		Needs:    []string{"local512"},
 		Class:    "exact",
-		Hash:     "3a0b5c4bb43e5c1ed851875510af7e11ab1ab2d26cbfc1248d09c8bae3b89212",
+		Hash:     "3b2d81abc4ef0061ede53ab86a98f452132a5d7a72ac60116758d3bd3fededeb",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -3502,7 +3502,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"maxy", 4}, {"gpu", 1}},
 		Class:    "exact",
-		Hash:     "28f247d9670f44410c3d67153e3591a6b8b10b6a6feb82ecd017f3a17604d5ab",
+		Hash:     "3e11f28a529ac0ced22c89e341a646f05242644b5b0886fb09efd41f6745b19e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3521,7 +3521,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "a84bcb5679c8c41443bfcb725cf1e27b0724e782a4095a60eee722fc636f5ad8",
+		Hash:     "2e337a5614a7549f89003f7497736c0ca16b37e4231230167d44d9332995cdcd",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -3700,7 +3700,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"maxy", 8}, {"gpu", 1}},
 		Needs:    []string{"local512"},
 		Class:    "exact",
-		Hash:     "eedebe9b164a4721a841b456ca6b41f40f5fd9acf7175668a2b5ecc9c60dc96d",
+		Hash:     "c99e1d731df08307485b3d901798a26b0a5eb59313c9728808413d480cd7ad48",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -3720,7 +3720,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"maxy", 4}, {"gpu", 1}},
 		Class:    "exact",
-		Hash:     "5e28f7c8d295a616500d28e7b586a275e69e12a336560b5cdb921ffcad34ad96",
+		Hash:     "07c5b0fb3696ead9fb016458678c8b5e5d509cfa27ead93ae947944c022c261a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -3739,7 +3739,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}, {"y", 2}},
 		Class:    "exact",
-		Hash:     "ea67febd32318d3d52a51ca813390d5decd7d4da581feca038e01c44f7c60467",
+		Hash:     "6a97f4e7546edc76a9ee4cf6562c841f1f45aaf4e82c305c7a02cefd1769cd07",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4018,7 +4018,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "13a73898a02643793d423ae0456a4fe0fc5f25c87de1668ef0d9061208d27dcc",
+		Hash:     "e8ada45b92073f52f4e0f2dd59d511261a113a68c5bf73a5a568c7ea45b7922b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -4037,7 +4037,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "5f6fcf1c655a396d461a52e855b00bf6fb0271b3532f3afca21815c4fb2613cf",
+		Hash:     "ae1027f721636c80c00e88b2effd467e6407ebe7bf888ba0a9aded8c3ad43597",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -4096,7 +4096,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 64}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "a942cb7cfda7f6532df9a343c328d23dffc746ede414337ac67f37aeb9497592",
+		Hash:     "24271340f0a95371e915bbf29fb72608ee962ab9fdb30c2e88dd6f2ebc37dcc1",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -4115,7 +4115,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 64}},
 		Class:    "exact",
-		Hash:     "d5cfb7b4d177e40051188bc924d8c7a2cfeb37ad96e61c864c380883fa8b2ccc",
+		Hash:     "1a5ab69f37b488e71b4e931075fd1a6456d11b52e1962f030e5899002d6fa965",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{64, 1, 1},
@@ -4174,7 +4174,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "1a00c3e5e512feebd1ce6b6b7cd304c5a5b9696d639d7464c82beaaf96d5147b",
+		Hash:     "a9a95109cef0fbb01bbe8b1935c00e8acfafbfe69ee43dddf1beea3f1f681520",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4193,7 +4193,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "bbceb51f4ecac84f74150430d0e25423aeffc1610edcd0ed8ac3a8435b18ec66",
+		Hash:     "2da6060bbeffdd8bfde9f1d3f4b3040c460a91a266a14d0b2e9799ee5a7e5c88",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4252,7 +4252,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "cb820a06ebf9271d9222a09d18aed2b6b163dd9b0bf49e70ba136d8e9ce68e12",
+		Hash:     "6287f6910b3eb6bff2d706733883c359b05d13251ce88cf78e3a06cec4a319df",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4271,7 +4271,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "f1a65b91af6d26e1bfbf63b8d768674f439ef920191a9516f84b9db284c6e939",
+		Hash:     "1f96ed90bd77ecb84da5c02448e512f153b711089014e661c135807223955c56",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4330,7 +4330,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "d8f936f1ec6969db1aa5c6d0dd6b30e56aea9cffe58dc2c06ce8172a3eb228cb",
+		Hash:     "5e69fd7ebad44ddfae79b70353bfd9fc2a31dfb874e3e951d59e0cf242514a0e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4349,7 +4349,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "cee155cf133f0e1bc997bd2035f75ef12d637474f53bd85c3c7a9bbeae33ebfb",
+		Hash:     "1194531ba7e1d21b84887fe72a1361f3e99960a4cfee2559dbd5a0f54f8b99d0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4408,7 +4408,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"sg32"},
 		Class:    "exact",
-		Hash:     "32a9f4f43b2a9da810c937b89c9b27859918c52f2328e4c3faff1e42a0d5af9a",
+		Hash:     "b64f22376b12bb55b9a70ea3400833efc781c3f82d51ffb380f69625972b0a90",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4427,7 +4427,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 1}},
 		Class:    "exact",
-		Hash:     "e0ce8dfef8e4d9ff85445cb64acb26579b3b632c719542cc0d2e80e7111691a3",
+		Hash:     "636400ca8101c056e65a290b36aad7fc141b59c77352832b4dba8b20649ee25b",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -4505,7 +4505,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}, {"gpu", 1}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "bbcd203536e4f474ce64f35f3b99790f829988d6b5b51211b8f7127c71314abc",
+		Hash:     "d6efd20eb4ff7fba332ad1243550310ddb388b1c2e6e77437ae3822444e440e8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4527,7 +4527,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot"},
 		Class:    "exact",
-		Hash:     "ba75b3a44426578d6266f7e02f2cd85cf9c8a42e2b438ea0b26e8e2874c467ef",
+		Hash:     "fa0cff1b93d1da59f44f1ddd168a8b792865516b0339f6c2c16d4aa6369d47cc",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4547,7 +4547,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "572572a7c43b82dc9eeb1d92dc35404153f9b244ea4add9b981721ca38f83bc0",
+		Hash:     "c2e4a932552914f92fb74dee95860dde3394058ebef0ea7078af5df8ff92c359",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4607,7 +4607,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "2e49914f747db39d260d42470c568fcbf273306073e233b4ce1a0cbfee26e6e8",
+		Hash:     "d9f71fe23ab410a672618e47f92b9be7db3e9ec00b4d0905935baa79a5439ef8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4627,7 +4627,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "1249d54cb2e41306d28f5a64b4bd9a8e29f65f8c5ce939eb991e2411c8439511",
+		Hash:     "75d1ff7877efcb48b71361054aad86f806e0a3b708c7e14a588fdbd4d794cf86",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4686,7 +4686,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "0177b63e1bae53e4e11785a58cd8f7443eb94672ddd8aec6615a7ea561c5dd5d",
+		Hash:     "2bc42016c19dc29a98d3564f5d2cab57e1e397e5d3f188f33a2cf2d54df0c2f7",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4706,7 +4706,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "c05db20a15be8ddcdfb19659e8848567a4959a21b070a8742bd76c06519abb9f",
+		Hash:     "d95035b61dc432e97be696a1534f017e4abefddd77e9cc03f3deb208fe6ca82e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4765,7 +4765,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "a95c5711a62b7730d10aee34d495a81551d9777e8badbd7c55d2ba3af478e735",
+		Hash:     "d899ec3b5d688b940dd5554cc0787ac434cda5d0ffb91d1192e51be32b5072dc",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4785,7 +4785,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "a09fb1f9cab2d949fb204ec3edf4458a01c2d3bdbefb22ef16edd7ff1880b777",
+		Hash:     "5b9eceaf383515a9e2966c11476378ec89c8d378d344e246f600714db05e794f",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4844,7 +4844,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "ed24329f56ac5a08ef2c82cdbce7ceead7d3f362d19d7d4096d8721daaea8f10",
+		Hash:     "70e04c85b132f9523ff5c47bbb6491140449e406200e81298d30af100ba26124",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4864,7 +4864,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "2024258e5ac1ba0493677e2d6852e68874b59d6b40f4c4188c6faaaa08d07329",
+		Hash:     "aef63555c29583fe6d216a4c6b8aae7e267f3ed4770434c54bda8518ab985ffe",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -4923,7 +4923,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "48eae079e9021fea7e3fad76a91a49f6e53ebb492acb62b4814b4844702e1ccf",
+		Hash:     "4ff260b911a4943c9c174f499e80e997408f31c2ce190b91c1e58591e9c42b1a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -4943,7 +4943,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "33c5379972673d0de8345cb10fb4338f280e59e0e6d3197f8cd375285a87128e",
+		Hash:     "a26a2659217be330615d5f7881ce01a8b6d486ce737b2d2fa3049f013df4a6b5",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5002,7 +5002,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "1c9f6dd10849930075024c9292bc86596df6544ea5a3f84a63e5c0e2ef4e43cc",
+		Hash:     "beabc35e98183fb08d7fb822d855369d22006ddc8549df323293821c5e2f57b3",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -5022,7 +5022,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "ddfe82b94a65eb2ae62d1b7e7958225465fe2a8143af72f40df67ddb378ddfd0",
+		Hash:     "621ae8d648bc877a7e687456fc31b0a7be48ed4f461f89389f3c7725aa749d3a",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5081,7 +5081,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "7572221aeb29a2ac8976cf6425ea580d3434445c0a70f4bc94f0fc785394565d",
+		Hash:     "702c8964b54250747a7ead5063118d65505a383d97aebbc39147186446a150d5",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -5101,7 +5101,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "eac83daf8380c2953afbc81d790dffba06f6c6748387f4735d2a69121fbad143",
+		Hash:     "79738573a6d44bee523ccbbb8ed9280e3fd7a2558665cac02bd922c87f51681e",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5160,7 +5160,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "5167f4d5df03b01acb94e2ebfc55e6970277e247896fcedd144630dd61008302",
+		Hash:     "e9ea03db6bac635d1f00f7c6e9c5e87c68f2ae103988c9ae014690026c7298aa",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -5180,7 +5180,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "ace76c1fed44c658a80d4385e0dbef9a79f09bfe3a4bff4a2649c42cfe3fa5e8",
+		Hash:     "581cd2c57016c58d4609b477fedec93c02fd8758304e153ab8da1543b1d775d9",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5239,7 +5239,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 32}},
 		Needs:    []string{"dot", "local256"},
 		Class:    "exact",
-		Hash:     "a9ed72cb2c8f3efb907d62f654eae74c271a8bf2fc76a325c7e4e1237747adb1",
+		Hash:     "ed7a216b36009597ece75bbbceec07ce48e0cc92dac697c258b77284c382b387",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -5259,7 +5259,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "4937f94c6f94724681e511409b52d9c0a7ce5dfb58d63f0021e84d241c86323d",
+		Hash:     "1b59596e3d9ce4ccf92c2023df8096c1cb303d637e34a3e6968706688be876f9",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5316,7 +5316,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "7e20e7e8556640e691ad9a8f65102a514e8c057f5cd547d51d58c6720a7e3413",
+		Hash:     "c371c8ff8e08eb4ca3191a7b7d5740d4a40e87a38ad251d40d996afd4af85958",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5373,7 +5373,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "a251b1fa893a189404c4965534892dd9120cc9ca21ff8f98c1615f2333ad15a0",
+		Hash:     "a8491a810661908e3b982e495218f3ba117635781bcf9d0fe11c00b4ef54d971",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},
@@ -5430,7 +5430,7 @@ var Kernels = []*Kernel{
 		Env:      "vulkan1.1",
 		Tile:     Tile{{"x", 32}},
 		Class:    "exact",
-		Hash:     "fc21bb7c40ce4bedeae65a776edbec397222d663eda151872d236747f1b7f53e",
+		Hash:     "cbf822d0ea53d956a89438be24931d756cfc01f7b3a243dd3233bb4d1f7cc107",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{32, 1, 1},

@@ -2,9 +2,9 @@
 // has the elements 4 l to 4 l + 3.
 #include "warp.cuh"
 
-// Stores v as part of block number `block` of all the `blocks` blocks of the rows.
-DEVICE void store_block(u32 *act, u32 block, u32 blocks, bool live, f32x4 v) {
-    u32 lane = thread() % 16, top = max(max(mag(v.x), mag(v.y)), max(mag(v.z), mag(v.w)));
+// Stores v as part of block b of row t, of n rows of nb blocks.
+DEVICE void store_block(u32 *act, u32 n, u32 nb, u32 t, u32 b, bool live, f32x4 v) {
+    u32 lane = thread() % 16, block = b * n + t, top = max(max(mag(v.x), mag(v.y)), max(mag(v.z), mag(v.w)));
 #pragma unroll
     for (u32 h = 1; h < 16; h *= 2) top = max(top, shuffle_xor(top, h));
     bool none = top >= INF_BITS || top < bits_of(0x1p-60f);
@@ -22,5 +22,5 @@ DEVICE void store_block(u32 *act, u32 block, u32 blocks, bool live, f32x4 v) {
     w = bytes_of(w, shuffle_xor(w, 2), lane & 2 ? 0x3276 : 0x5410);
     if (!live) return;
     act[block * 16 + lane] = w;
-    if (lane == 0) ((u32x2 *)(act + blocks * 16))[block] = u32x2{top >= INF_BITS ? INF_BITS : none ? 0 : bits_of(d), sum};
+    if (lane == 0) ((u32x2 *)(act + n * nb * 16))[block] = u32x2{top >= INF_BITS ? INF_BITS : none ? 0 : bits_of(d), sum};
 }

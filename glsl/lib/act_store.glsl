@@ -16,9 +16,9 @@ void act_store(uint n, uint words, uint t, uint w, bool live, float v[4]) {
     if (live) act[t * words + w] = f16_rte(v[0]) | (f16_rte(v[1]) << 16);
 #else
     ActWord made = act_word(v);
-    if (live) act[t * words + w] = made.word;
+    uint block = ACT_BLOCK(t, w / 16u), at = n * words + block * 2u;
+    if (live) act[block * 16u + w % 16u] = made.word;
     if (live && w % 16u == 0u) {
-        uint at = n * words + (t * (words / 16u) + w / 16u) * 2u;
         act[at] = made.pair.x;
         act[at + 1u] = made.pair.y;
     }

@@ -5,9 +5,9 @@ package ref
 //	f32  k words: the elements, tidied
 //	f16  k/2 words: two halves each, the lower element in the low bits
 //	i8   k/4 words of signed bytes: byte m of word w is element
-//	     16(w/4) + w%4 + 4m; after the words of all n rows follow, for every
-//	     row and block of 64 elements, the scale d (float32 bits) and the
-//	     sum of the block's integers.
+//	     16(w/4) + w%4 + 4m. Block b of 64 elements of row t of n is at
+//	     actBlock; after the words of all blocks follow, for each, the
+//	     scale d (float32 bits) and the sum of the block's integers.
 type act int
 
 const (
@@ -19,6 +19,10 @@ const (
 // words returns the number of words of a row of k elements.
 func (a act) words(k int) int { return k / [...]int{1, 2, 4}[a] }
 
+// actBlock is where block b of row t of n rows of i8 activations lies, counted in
+// blocks: those of all rows that a product's tile reads at a time lie together.
+func actBlock(n, t, b int) int { return b*n + t }
+
 // store writes v, row t of n, as activations:
 //
 //	i8: amax = the largest magnitude of the block; d = amax * (1/127);
@@ -27,7 +31,8 @@ func (a act) words(k int) int { return k / [...]int{1, 2, 4}[a] }
 //	    x = 0, so that every product with the row is NaN.
 func (a act) store(dst []uint32, n, t int, v []float32) {
 	k := len(v)
-	out := dst[t*a.words(k):][:a.words(k)]
+	words := a.words(k)
+	out := dst[t*words:][:words]
 	switch a {
 	case actF32:
 		for i, x := range v {
@@ -38,11 +43,12 @@ func (a act) store(dst []uint32, n, t int, v []float32) {
 			out[i] = uint32(F16(v[2*i])) | uint32(F16(v[2*i+1]))<<16
 		}
 	case actI8:
-		pairs := dst[n*len(out):]
+		pairs := dst[n*words:]
 		for b := range k / 64 {
+			at := actBlock(n, t, b)
 			d, q, sum := quantizeBlock((*[64]float32)(v[64*b:]))
-			copy(out[16*b:], q[:])
-			pair := pairs[(t*(k/64)+b)*2:]
+			copy(dst[at*16:], q[:])
+			pair := pairs[at*2:]
 			pair[0], pair[1] = bits(d), uint32(sum)
 		}
 	}

@@ -68,7 +68,7 @@ func productBound(node *graph.Node, args [][]uint32) []float32 {
 	for t := range n {
 		large := false
 		for b := range nb {
-			d := fromBits(acts[n*nb*16+(t*nb+b)*2])
+			d := fromBits(acts[n*nb*16+actBlock(n, t, b)*2])
 			large = large || d >= 2047 && bits(d) < infBits
 		}
 		for row := range rows {

@@ -42,9 +42,9 @@ func TestProductBound(t *testing.T) {
 				y := 0.0
 				for b := range nb {
 					q, s := w.block(row, b)
-					d := F32(F16(float32(32 * fromBits(acts[n*nb*16+(i*nb+b)*2]))))
+					d := F32(F16(float32(32 * fromBits(acts[n*nb*16+actBlock(n, i, b)*2]))))
 					for e := range 64 {
-						x := int8(acts[(i*nb+b)*16+e&^15/4+e%4] >> (e % 16 / 4 * 8))
+						x := int8(acts[actBlock(n, i, b)*16+e&^15/4+e%4] >> (e % 16 / 4 * 8))
 						if b*64+e != without {
 							y += 4 * float64(s) * float64(int(q[e/16]>>(e%16*2)&3)-1) * float64(F32(F16(float32(float32(x)/128*d))))
 						}
@@ -67,7 +67,7 @@ func TestProductBound(t *testing.T) {
 	}
 
 	claimed := func(row, token int) bool { return !math.IsInf(float64(rule.Of(node, args)[token*stride+row0+row]), 1) }
-	acts[n*nb*16+(1*nb+1)*2] = bits(2048)
+	acts[n*nb*16+actBlock(n, 1, 1)*2] = bits(2048)
 	scales[7*2] = scales[7*2]&^0xffff | 0x7bff // of row 7
 	codes[7*4] |= 3                            // twice the largest half
 	for _, c := range []struct {

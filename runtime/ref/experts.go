@@ -113,15 +113,22 @@ func byExpert(product Twin, a act) Twin {
 
 // rows are the rows of some pairs, share of them a row, of n rows of activations, by themselves.
 func (a act) rows(x []uint32, n int, pairs []int, share int) (rows []uint32) {
-	words, ends := len(x)/n, 0
+	words := len(x) / n
 	if a == actI8 {
-		words, ends = words/18*16, words/18*2 // a pair for every 16 words, behind all rows
+		nb := words / 18
+		words = nb * 16
+		rows = make([]uint32, len(pairs)*nb*18)
+		for j, i := range pairs {
+			for b := range nb {
+				from, to := actBlock(n, i/share, b), actBlock(len(pairs), j, b)
+				copy(rows[to*16:], x[from*16:][:16])
+				copy(rows[len(pairs)*words+to*2:], x[n*words+from*2:][:2])
+			}
+		}
+		return rows
 	}
 	for _, i := range pairs {
 		rows = append(rows, x[i/share*words:][:words]...)
-	}
-	for _, i := range pairs {
-		rows = append(rows, x[n*words+i/share*ends:][:ends]...)
 	}
 	return rows
 }

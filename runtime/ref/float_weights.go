@@ -93,11 +93,11 @@ func (f *floatFormat) mulMat(a act) Twin {
 			x = widened(args[1], n*k)
 		case actI8:
 			x = make([]float32, n*k)
-			for i, v := range bytesInOrder(args[1], n*k) {
+			for i, v := range bytesInOrder(args[1], n, nb) {
 				x[i] = float32(v)
 			}
 			pairs := args[1][n*k/4:]
-			scale = func(t, b int) float32 { return fromBits(pairs[(t*nb+b)*2]) }
+			scale = func(t, b int) float32 { return fromBits(pairs[actBlock(n, t, b)*2]) }
 		}
 		parallel.For(rows, func(row int) {
 			w := make([]float32, k)

@@ -61,7 +61,7 @@ func (f *blockFormat) product(node *graph.Node, args [][]uint32, term func(w *bl
 
 func (f *blockFormat) mulMatI8(node *graph.Node, args [][]uint32) {
 	n, nb := int(node.Push[1]), int(node.Push[2])
-	x := bytesInOrder(args[1], n*nb*64)
+	x := bytesInOrder(args[1], n, nb)
 	pairs := args[1][n*nb*16:]
 	lows := make([]int32, len(x)/16) // the sums of the quarters, the same for all rows
 	for i, v := range x {
@@ -79,7 +79,7 @@ func (f *blockFormat) mulMatI8(node *graph.Node, args [][]uint32) {
 			sum += w.s[j] * c
 			low += w.n[j] * lows[(t*nb+b)*4+j]
 		}
-		da := fromBits(pairs[(t*nb+b)*2])
+		da := fromBits(pairs[actBlock(n, t, b)*2])
 		v := float32(float32(sum) * float32(w.d[half]*da))
 		if f.minima {
 			v = v + float32(float32(low)*float32(w.m[half]*da))
@@ -88,12 +88,13 @@ func (f *blockFormat) mulMatI8(node *graph.Node, args [][]uint32) {
 	})
 }
 
-// bytesInOrder is the integers of int8 activations in the order of the elements.
-func bytesInOrder(words []uint32, n int) []int8 {
-	x := make([]int8, n)
+// bytesInOrder is the integers of n rows of int8 activations, row by row in the order
+// of the elements.
+func bytesInOrder(words []uint32, n, nb int) []int8 {
+	x := make([]int8, n*nb*64)
 	for i := range x {
 		k, m := codeWord(i % 64)
-		x[i] = int8(words[i/64*16+k] >> (8 * m))
+		x[i] = int8(words[actBlock(n, i/64/nb, i/64%nb)*16+k] >> (8 * m))
 	}
 	return x
 }

@@ -45,8 +45,9 @@ func mulMatQ2_0I8(node *graph.Node, args [][]uint32) {
 		}
 		for t := range n {
 			y[t*stride+row0+row] = sumTerms(nb, 8, func(b int) float32 {
-				pair := pairs[(t*nb+b)*2:]
-				c := weights[b].dot(&x[t*nb+b]) - int32(pair[1])
+				at := actBlock(n, t, b)
+				pair := pairs[at*2:]
+				c := weights[b].dot(&x[at]) - int32(pair[1])
 				return float32(float32(c) * float32(scale[b]*fromBits(pair[0])))
 			})
 		}

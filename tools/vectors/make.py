@@ -94,8 +94,8 @@ def activations(act, rows):
     if act == "f16":
         return [f16(row[i]) | f16(row[i + 1]) << 16 for row in rows for i in range(0, len(row), 2)]
     words, pairs = [], []
-    for row in rows:
-        for b in range(0, len(row), 64):
+    for b in range(0, len(rows[0]), 64):
+        for row in rows:
             d, q = block(row[b:b + 64])
             pairs += [bits(d), sum(q) & 0xFFFFFFFF]
             words += [sum((q[16 * (w // 4) + w % 4 + 4 * m] & 255) << 8 * m for m in range(4)) for w in range(16)]
