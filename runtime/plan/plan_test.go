@@ -346,7 +346,8 @@ func TestProductsOfHopper(t *testing.T) {
 		{[2]uint32{4096, 512}, "sm90"},
 		{[2]uint32{2048, 512}, "sm90_small"},
 		{[2]uint32{24576, 129}, "sm90"},
-		{[2]uint32{24576, 128}, "coop16_pairs"},
+		{[2]uint32{24576, 128}, "sm90_few"},
+		{[2]uint32{4096, 17}, "sm90_few"},
 		{[2]uint32{24576, 1}, "vec"},
 	} {
 		for _, fast := range []bool{false, true} {
