@@ -8,7 +8,8 @@ import (
 // Attention of query head h at position pos over the cached positions 0..pos of
 // its sequence, cut into chunks of 64 counted from 0. For chunk c:
 //
-//	s_j = sum over d in order of q_d * k_jd     products exact (13 + 11 bits)
+//	s_j = sum over d in order of q_d * k_jd     products exact (13 + 11 bits; finite, so
+//	                                            that fused or not is no matter: |q_d| < 2^111)
 //	e_c = tidy(roundEven(max s_j))
 //	p_j = round13(exp2(s_j - e_c))
 //	l_c = tidy(sum over j in order of p_j)
