@@ -9,14 +9,13 @@
 #define ROWS (64 * WGS)
 #define STAGES 4u
 
-// Shared memory, each for all stages; scales of weights come for four blocks at a time: through
-// Vulkan a copy more in each of them cost an H200 15 % of the whole.
+// Shared memory, each for all stages.
 #define W_BYTES (ROWS * 16u)
-#define WS_BYTES (ROWS * 8u) // four scales
+#define WS_BYTES (ROWS * 8u) // four scales of blocks
 #define AT_X 0u
 #define AT_W (AT_X + STAGES * X_BYTES)
 #define AT_WS (AT_W + STAGES * W_BYTES)
-#define AT_XS (AT_WS + 2 * WS_BYTES)
+#define AT_XS (AT_WS + STAGES * WS_BYTES)
 #define AT_FULL (AT_XS + STAGES * XS_BYTES)
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
 DYNAMIC_SHARED(stage);
@@ -25,8 +24,7 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
     u32 lane = thread() % 128, nb = p.nb, fours = (((nb - 1) >> share) + 4) / 4;
     u32 row = min(m0 + lane % ROWS, p.rows - 1), token = min(n0 + lane % TOKENS, p.n - 1);
     const u32x4 *w_from = codes + row / GROUP * nb * GROUP + row % GROUP;
-    u32 pair = m0 + lane * 2, pair_group = min(pair / GROUP, (p.rows - 1) / GROUP);
-    const u32x2 *ws_from = scales + (u64)pair_group * fours * GROUP + pair % GROUP; // of two rows
+    const u32x2 *ws_from = scales + row / GROUP * fours * GROUP + row % GROUP;
     const u8 *block = (const u8 *)a, *xs_from = block + (u64)p.n * nb * 64 + token * 8;
     u32 quarter = lane % 4, t = lane / 4, x_to = base + AT_X + t * 64 + (quarter ^ t / 2 % 4) * 16, x_from[TOKENS / 32];
 #pragma unroll
@@ -36,8 +34,10 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
         wait(base + AT_EMPTY + 8 * s, (b / STAGES & 1) ^ 1);
 #pragma unroll
         for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to + s * X_BYTES + i * 2048, block + x_from[i]);
-        if (lane < ROWS) copy16(base + AT_W + s * W_BYTES + lane * 16, w_from);
-        if (b % (4u << share) == 0 && lane < ROWS / 2) copy16(base + AT_WS + (b >> share) / 4 % 2 * WS_BYTES + lane * 16, ws_from + (b >> share) / 4 * GROUP);
+        if (lane < ROWS) {
+            copy16(base + AT_W + s * W_BYTES + lane * 16, w_from);
+            copy8(base + AT_WS + s * WS_BYTES + lane * 8, ws_from + (b >> share) / 4 * GROUP);
+        }
         if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + place_of_scale(lane), xs_from);
         arrive_after_copies(base + AT_FULL + 8 * s);
     }
@@ -82,7 +82,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
         auto step = [&](u32 b, u32 s, u32 s_next, u32 parity) __attribute__((always_inline)) {
-            u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = base + AT_WS + (b >> share) / 4 % 2 * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
+            u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
             float ws0 = scale_of(shared_half(ws)), ws1 = scale_of(shared_half(ws + 8 * 8));
             wgmma_wait();
             MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
