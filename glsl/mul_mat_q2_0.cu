@@ -58,7 +58,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
 #ifdef MANY_REGISTERS
     more_registers<MANY_REGISTERS>();
 #endif
-    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8], to_top = to_top_of(lane);
+    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8];
     float total0[SUMS], total1[SUMS], slice0[SUMS], slice1[SUMS];
     DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
@@ -70,8 +70,8 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
         u32x4 u = shared_quad(at), v = shared_quad(at + 8 * 16);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            next[2 * i] = weights_of(u[i], to_top);
-            next[2 * i + 1] = weights_of(v[i], to_top);
+            next[2 * i] = signed4(u[i] >> 2 * c4);
+            next[2 * i + 1] = signed4(v[i] >> 2 * c4);
         }
         for_matrices();
         MULTIPLY(N, REGS(first), next, base + AT_X + s * X_BYTES);
@@ -83,7 +83,7 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
         for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
         auto step = [&](u32 b, u32 s, u32 s_next, u32 parity) __attribute__((always_inline)) {
             u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
-            float ws0 = scale_of(shared_half(ws)), ws1 = scale_of(shared_half(ws + 8 * 8));
+            float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
             wgmma_wait();
             MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
             TERMS(slice0, first, ws0, ws1, xs);
@@ -115,19 +115,11 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
         }
     }
     wgmma_wait();
-    u64 anew = 0;
-    auto store = [&](u32 i, bool made, float sum) __attribute__((always_inline)) {
-        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / SUMS * HALF + i % SUMS / 4 * 8 + 2 * c4 + i % 2;
-        if (row >= p.rows || t >= p.n) return;
-        if (!made) sum = plain_sum((const u32 *)codes, (const u32 *)scales, (const u32 *)a, p, share, row, t);
-        else if (sum != sum) anew |= 1ull << i;
-        y[(u64)t * p.stride + p.row0 + row] = tidy(sum);
-    };
 #pragma unroll
     for (u32 i = 0; i < SUMS; i++) {
-        store(i, true, total0[i]);
-        store(SUMS + i, true, total1[i]);
+        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
+        float *to = y + (u64)t * p.stride + p.row0 + row;
+        if (row < p.rows && t < p.n) *to = tidy(total0[i]);
+        if (row < p.rows && t + HALF < p.n) to[(u64)HALF * p.stride] = tidy(total1[i]);
     }
-#pragma unroll 1
-    for (; anew; anew &= anew - 1) store(__builtin_ctzll(anew), false, 0);
 }

@@ -447,7 +447,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 47744}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "44d9c6ea105ed3ea45aa50a49ca7f337d2b38f7407442d86026734eab078c550",
+		Hash:     "c739c733159e2f135f5912db9b3902b09e08704763bd6d2249e82c87e28ae7fb",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -466,7 +466,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 30272}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "22ccf94ee7d866f5e41ceb32c186f3cb4c2000edb7d4b5e75b244adadf44d6da",
+		Hash:     "18f382c9787d4c18ebce0e9c6aefe606aa2424551069fae1e8f03641b4a3e7e6",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},

@@ -24,37 +24,8 @@ DEVICE u32 place_of_scale(u32 token) {
     return token / COLUMNS * XS_MATRIX + column / 2 % 4 * XS_STRIDE + column / 8 * 8 + column % 2 * 4;
 }
 
-// -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their
-// upper bits: 64 >> 2 (lane % 4). By shifts it would be more, and of the busiest pipe.
-DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
-DEVICE u32 to_top_of(u32 lane) { return shifted<64>(lane % 4 * 2); } // so that it stays a product
-
-// The scale of such weights. Times that of activations it may stay below infinity where the
-// scale that it stands for does not, if that is large: sums with such a term are made anew.
-DEVICE float scale_of(float d) { return __builtin_fabsf(d) < 64.0f ? d * -0x1p-6f : float_of(0x7fc00000u); }
-
 // Four codes in bytes, each minus 1.
 DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x80808080u; }
-
-// A sum, one block after the other.
-DEVICE float plain_sum(const u32 *codes, const u32 *scales, const u32 *a, const Push &p, u32 share, u32 row, u32 t) {
-    u32 fours = (((p.nb - 1) >> share) + 4) / 4;
-    const u32 *q = codes + ((u64)(row / GROUP) * p.nb * GROUP + row % GROUP) * 4, *d = scales + ((u64)(row / GROUP) * fours * GROUP + row % GROUP) * 2;
-    const u32 *x = a + (u64)t * 16, *pairs = a + (u64)p.n * p.nb * 16 + (u64)t * 2;
-    float total = 0, slice = 0;
-#pragma unroll 1
-    for (u32 b = 0; b < p.nb; b++, x += p.n * 16, pairs += p.n * 2) {
-        u32 at = b >> share;
-        int sum = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < 16; i++) sum = dot4(sum, signed4(q[b * GROUP * 4 + i / 4] >> i % 4 * 2), x[i]);
-        slice = slice + (float)sum * (low_half(d[at / 4 * GROUP * 2 + at % 4 / 2] >> at % 2 * 16) * float_of(pairs[0]));
-        if (b % SLICE < SLICE - 1 && b + 1 < p.nb) continue;
-        total = total + slice;
-        slice = 0;
-    }
-    return total;
-}
 
 DEVICE void add_term(float &slice, float sum, float w, float x) { slice = slice + sum * (w * x); }
 #define TERMS_4(slice, c, g, i0, i1, i2, i3) do { \
