@@ -482,7 +482,7 @@ var Kernels = []*Kernel{
 		Impl:     "sm90_few",
 		Source:   "mul_mat_few_q2_0.cu",
 		Defines:  []string{"TOKENS=32", "PARTS=4", "BLOCKS=2", "RING=2", "TIMES=1"},
-		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 17}, {"maxy", 128}, {"shared", 44032}},
+		Tile:     Tile{{"x", 64}, {"y", 32}, {"miny", 9}, {"maxy", 128}, {"shared", 44032}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
 		Hash:     "428c05214ba643874a30063642361f62ef394488cb0133a53b1a9e7036f512f8",

@@ -347,7 +347,8 @@ func TestProductsOfHopper(t *testing.T) {
 		{[2]uint32{2048, 512}, "sm90_small"},
 		{[2]uint32{24576, 129}, "sm90"},
 		{[2]uint32{24576, 128}, "sm90_few"},
-		{[2]uint32{4096, 17}, "sm90_few"},
+		{[2]uint32{4096, 9}, "sm90_few"},
+		{[2]uint32{4096, 8}, "vec4"},
 		{[2]uint32{24576, 1}, "vec"},
 	} {
 		for _, fast := range []bool{false, true} {
