@@ -104,7 +104,8 @@ func (a *app) describeDevice(s *plan.Snapshot) deviceReport {
 // componentName spells the types of a cooperative matrix, such as s8*s8+s32.
 func componentName(c plan.CoopShape) string {
 	name := func(t plan.Component) string {
-		names := map[plan.Component]string{plan.Float16: "f16", plan.Float32: "f32", plan.Sint8: "s8", plan.Sint32: "s32"}
+		names := map[plan.Component]string{plan.Float16: "f16", plan.Float32: "f32", plan.Sint8: "s8", plan.Sint32: "s32",
+			7: "u8", 9: "u32", 1000141000: "bf16"} // these are only listed, not used
 		if n, ok := names[t]; ok {
 			return n
 		}
