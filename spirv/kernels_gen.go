@@ -543,7 +543,7 @@ var Kernels = []*Kernel{
 		Source:   "mul_mat_split_q2_0",
 		Defines:  []string{"CM=16", "CK=32", "SUBGROUP=32", "ROWS=32", "TOKENS=32", "SR=1", "PARTS=4"},
 		Env:      "vulkan1.3",
-		Tile:     Tile{{"x", 32}, {"y", 32}, {"miny", 17}, {"maxy", 128}},
+		Tile:     Tile{{"x", 32}, {"y", 32}, {"miny", 9}, {"maxy", 128}},
 		Needs:    []string{"coop16", "sg32", "shared32k"},
 		Class:    "exact",
 		Hash:     "efb673f83cfed3c54b96d896b5ccc1a87f6ac07c7af8f26ec79735135ac51d94",
