@@ -57,11 +57,6 @@ DEVICE u32x4 shared_quad(u32 at) {
 }
 DEVICE void store_quad(u32 at, u32x4 v) { asm volatile("st.shared.v4.u32 [%4], {%0, %1, %2, %3};" ::"r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(at) : "memory"); }
 DEVICE void store_quad(u32 at, const float *v) { asm volatile("st.shared.v4.f32 [%4], {%0, %1, %2, %3};" ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(at) : "memory"); }
-DEVICE u32x2 shared_pair(u32 at) {
-    u32x2 v;
-    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
-    return v;
-}
 DEVICE float shared_half(u32 at) {
     float f;
     asm volatile("{ .reg .b16 h; ld.shared.b16 h, [%1]; cvt.f32.f16 %0, h; }" : "=f"(f) : "r"(at));

@@ -334,7 +334,8 @@ func TestSubgroupSize(t *testing.T) {
 	}
 }
 
-// Which products a Hopper card makes with kernels in CUDA, in either profile: those of class bound:product come behind until they have run on a card.
+// Which products a Hopper card makes with kernels in CUDA, in either profile: those of class
+// bound:product come behind, as they are no faster.
 func TestProductsOfHopper(t *testing.T) {
 	s := h200()
 	s.VendorID, s.Import, s.Address, s.Processors = nvidia, true, true, 132

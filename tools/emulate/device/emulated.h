@@ -79,7 +79,6 @@ DEVICE u32 read_half(const void *p) { return *(const unsigned short *)p; }
 DEVICE u32 read(const void *p) { return *(const u32 *)p; }
 DEVICE void prefetch(const void *from, u32 bytes) { emulated_prefetch(from, bytes); }
 DEVICE u32x4 shared_quad(u32 at) { return *(u32x4 *)emulated_pointer(at); }
-DEVICE u32x2 shared_pair(u32 at) { return *(u32x2 *)emulated_pointer(at); }
 DEVICE float shared_half(u32 at) { return half_float(*(unsigned short *)emulated_pointer(at)); }
 DEVICE void store_quad(u32 at, u32x4 v) { *(u32x4 *)emulated_pointer(at) = v; }
 DEVICE void store_quad(u32 at, const float *v) {
