@@ -39,8 +39,14 @@ DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, cons
             copy8(base + AT_WS + s * WS_BYTES + lane * 8, ws_from + (b >> share) / 4 * GROUP);
         }
         if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + place_of_scale(lane), xs_from);
-        arrive_after_copies(base + AT_FULL + 8 * s);
+        // Not by themselves: copies that arrive at a barrier are slow through Vulkan.
+        copies_commit();
+        if (b == 0) continue;
+        copies_wait<1>();
+        arrive(base + AT_FULL + 8 * ((b - 1) % STAGES));
     }
+    copies_wait<0>();
+    arrive(base + AT_FULL + 8 * ((nb - 1) % STAGES));
 }
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {

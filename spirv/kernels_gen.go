@@ -447,7 +447,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 128}, {"miny", 129}, {"fill", 1}, {"shared", 47744}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "c739c733159e2f135f5912db9b3902b09e08704763bd6d2249e82c87e28ae7fb",
+		Hash:     "919c9195872d85a152129d7e36177a6db0a018821dda5f50302f28cf1c3f8a8e",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},
@@ -466,7 +466,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 128}, {"y", 64}, {"miny", 129}, {"shared", 30272}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "18f382c9787d4c18ebce0e9c6aefe606aa2424551069fae1e8f03641b4a3e7e6",
+		Hash:     "b66d464f556fe90d12ea984a610b0791031d1df73fb31abba3951436d7e28c01",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{384, 1, 1},

@@ -7,8 +7,6 @@ DEVICE u32 shared_address(const void *p) { return (u32)(u64)(__attribute__((addr
 
 DEVICE void barrier_init(u32 at, u32 arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory"); }
 DEVICE void arrive(u32 at) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory"); }
-// Arrives once the copies that this thread began are done.
-DEVICE void arrive_after_copies(u32 at) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory"); }
 DEVICE void wait(u32 at, u32 parity) {
     asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }" ::"r"(at), "r"(parity) : "memory");
 }
