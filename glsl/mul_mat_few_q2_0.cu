@@ -16,34 +16,9 @@ DYNAMIC_SHARED(memory);
 // A turn's weights of rows r and r + 8, as they come from memory.
 struct Weights { u32x4 upper[BLOCKS], lower[BLOCKS]; u32 upper_scales, lower_scales; };
 
-// -64 times (code - 1) in bytes, of the codes that a product with to_top puts into their
-// upper bits: 64 >> 2 (lane % 4). By shifts it would be more, and of the busiest pipe.
-DEVICE u32 weights_of(u32 codes, u32 to_top) { return and_xor(codes * to_top, 0xc0c0c0c0u, 0x40404040u); }
-DEVICE u32 to_top_of(u32 lane) { return shifted<64>(lane % 4 * 2); } // so that it stays a product
-
 // The scale of such weights. Times that of activations it may stay below infinity where the
 // scale that it stands for does not, if that is large: sums with such a term are made anew.
 DEVICE float scale_of(float d) { return __builtin_fabsf(d) < 64.0f ? d * -0x1p-6f : float_of(0x7fc00000u); }
-
-// A sum, one block after the other.
-DEVICE float plain_sum(const u32 *codes, const u32 *scales, const u32 *a, const Push &p, u32 share, u32 row, u32 t) {
-    u32 fours = (((p.nb - 1) >> share) + 4) / 4;
-    const u32 *q = codes + ((u64)(row / GROUP) * p.nb * GROUP + row % GROUP) * 4, *d = scales + ((u64)(row / GROUP) * fours * GROUP + row % GROUP) * 2;
-    const u32 *x = a + (u64)t * 16, *pairs = a + (u64)p.n * p.nb * 16 + (u64)t * 2;
-    float total = 0, slice = 0;
-#pragma unroll 1
-    for (u32 b = 0; b < p.nb; b++, x += p.n * 16, pairs += p.n * 2) {
-        u32 at = b >> share;
-        int sum = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < 16; i++) sum = dot4(sum, signed4(q[b * GROUP * 4 + i / 4] >> i % 4 * 2), x[i]);
-        slice = slice + (float)sum * (low_half(d[at / 4 * GROUP * 2 + at % 4 / 2] >> at % 2 * 16) * float_of(pairs[0]));
-        if (b % SLICE < SLICE - 1 && b + 1 < p.nb) continue;
-        total = total + slice;
-        slice = 0;
-    }
-    return total;
-}
 
 KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
     u32 lane = thread() % 128, part = first_lane(thread() / 128), nb = p.nb, slices = (nb + SLICE - 1) / SLICE;
@@ -130,9 +105,9 @@ KERNEL_TIMES(128 * PARTS, TIMES) kernel(const u32x4 *codes, const u32x2 *scales,
         copy_activations(b - q + ahead + ahead / SLICE * (PARTS - 1) * SLICE, ahead / BLOCKS % RING);
         read_weights(q + BLOCKS < SLICE ? b + BLOCKS : b + BLOCKS + (PARTS - 1) * SLICE, w);
         wgmma_wait();
-        TERMS(slice, first, scales_of[0][0], scales_of[0][1], xs);
+        TERMS(NextTerm(), slice, first, scales_of[0][0], scales_of[0][1], xs);
 #if BLOCKS == 2
-        if (b + 1 < nb) TERMS(slice, second, scales_of[1][0], scales_of[1][1], xs + XS_BYTES);
+        if (b + 1 < nb) TERMS(NextTerm(), slice, second, scales_of[1][0], scales_of[1][1], xs + XS_BYTES);
 #endif
     };
 

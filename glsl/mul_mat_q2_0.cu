@@ -1,7 +1,10 @@
 // The product for many tokens on matrix instructions of warpgroups:
 // runtime/ref/mul_mat_q2_0.go. ROWS x TOKENS by WGS warpgroups of 64 rows, which add
 // terms of one half of the tokens while the other half's matrices are multiplied; four
-// more warps bring codes, activations and scales, four blocks ahead.
+// more warps bring codes, activations and scales, up to four blocks ahead.
+//
+// What takes the time is the number of instructions: terms take four each, 256 a block of
+// a warp, and matrices, whose sums take the same ports of registers, run beside nothing.
 #define HALF (TOKENS / 2)
 #define COLUMNS HALF
 #include "q2_0_terms.cuh"
@@ -9,50 +12,62 @@
 #define ROWS (64 * WGS)
 #define STAGES 4u
 
-// Shared memory, each for all stages.
+// Shared memory, each for all stages; scales of weights for four blocks, twice.
 #define W_BYTES (ROWS * 16u)
-#define WS_BYTES (ROWS * 8u) // four scales of blocks
+#define WS_BYTES (ROWS * 8u)
 #define AT_X 0u
 #define AT_W (AT_X + STAGES * X_BYTES)
 #define AT_WS (AT_W + STAGES * W_BYTES)
-#define AT_XS (AT_WS + STAGES * WS_BYTES)
+#define AT_XS (AT_WS + 2 * WS_BYTES)
 #define AT_FULL (AT_XS + STAGES * XS_BYTES)
 #define AT_EMPTY (AT_FULL + STAGES * 8u)
+#define AT_TILE (AT_EMPTY + STAGES * 8u) // its first row and token, for the end: registers are full until then
 DYNAMIC_SHARED(stage);
 
-DEVICE void bring_stages(u32 base, const u32x4 *codes, const u32x2 *scales, const u32x4 *a, const Push &p, u32 share, u32 m0, u32 n0) {
-    u32 lane = thread() % 128, nb = p.nb, fours = (((nb - 1) >> share) + 4) / 4;
-    u32 row = min(m0 + lane % ROWS, p.rows - 1), token = min(n0 + lane % TOKENS, p.n - 1);
-    const u32x4 *w_from = codes + row / GROUP * nb * GROUP + row % GROUP;
-    const u32x2 *ws_from = scales + row / GROUP * fours * GROUP + row % GROUP;
-    const u8 *block = (const u8 *)a, *xs_from = block + (u64)p.n * nb * 64 + token * 8;
-    u32 quarter = lane % 4, t = lane / 4, x_to = base + AT_X + t * 64 + (quarter ^ t / 2 % 4) * 16, x_from[TOKENS / 32];
+DEVICE void bring_stages(u32 base, const u8 *codes, const u8 *scales, const u8 *a, const Push &p, u32 share, u32 m0, u32 n0) {
+    u32 lane = thread() % 128, t = lane / 4, nb = p.nb, fours = (((nb - 1) >> share) + 4) / 4, row = min(m0 + lane % ROWS, p.rows - 1);
+    const u8 *w_from = codes + ((u64)(row / GROUP) * nb * GROUP + row % GROUP) * 16, *ws_from = scales + ((u64)(row / GROUP) * fours * GROUP + row % GROUP) * 8;
+    const u8 *x_from = a + (u64)n0 * 64 + lane * 16, *xs_from = a + (u64)p.n * nb * 64 + (n0 + lane % TOKENS) * 8;
+    u32 x_to = base + AT_X + t * 64 + (lane % 4 ^ t / 2 % 4) * 16, xs_to = base + AT_XS + place_of_scale(lane % TOKENS);
+    u32 w_to = base + AT_W + lane * 16, ws_to = base + AT_WS + lane * 8;
+    u32 x_bytes[TOKENS / 32], xs_bytes = n0 + lane % TOKENS < p.n ? 4 : 0; // none of tokens that are not there
 #pragma unroll
-    for (u32 i = 0; i < TOKENS / 32; i++) x_from[i] = min(n0 + i * 32 + t, p.n - 1) * 64 + quarter * 16;
-    for (u32 b = 0; b < nb; b++, block += p.n * 64, xs_from += p.n * 8, w_from += GROUP) {
-        u32 s = b % STAGES;
-        wait(base + AT_EMPTY + 8 * s, (b / STAGES & 1) ^ 1);
+    for (u32 i = 0; i < TOKENS / 32; i++) x_bytes[i] = n0 + i * 32 + t < p.n ? 16 : 0;
+    // The last block comes twice, so that the one behind it can be begun, too.
+#pragma unroll 1
+    for (u32 b = 0; b <= nb; b += STAGES) {
 #pragma unroll
-        for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to + s * X_BYTES + i * 2048, block + x_from[i]);
-        if (lane < ROWS) {
-            copy16(base + AT_W + s * W_BYTES + lane * 16, w_from);
-            copy8(base + AT_WS + s * WS_BYTES + lane * 8, ws_from + (b >> share) / 4 * GROUP);
+        for (u32 s = 0; s < STAGES; s++) {
+            if (b + s > nb) break;
+            wait(base + AT_EMPTY + 8 * s, (b / STAGES & 1) ^ 1);
+#pragma unroll
+            for (u32 i = 0; i < TOKENS / 32; i++) copy16(x_to + s * X_BYTES + i * 2048, x_from + i * 2048, x_bytes[i]);
+            if (lane < ROWS) copy16(w_to + s * W_BYTES, w_from);
+            if (lane < ROWS && s == 0) copy8(ws_to + b / STAGES % 2 * WS_BYTES, ws_from + (min(b, nb - 1) >> share) / 4 * (GROUP * 8));
+            if (lane < TOKENS) copy4(xs_to + s * XS_BYTES, xs_from, xs_bytes);
+            copies_commit();
+            if (b + s + 1 < nb) {
+                x_from += p.n * 64;
+                xs_from += p.n * 8;
+                w_from += GROUP * 16;
+            }
+            if (b + s == 0) continue;
+            // Not by the copies themselves: arrivals of that kind are slow through Vulkan.
+            copies_wait<1>();
+            for_matrices();
+            arrive(base + AT_FULL + 8 * ((s + STAGES - 1) % STAGES));
         }
-        if (lane < TOKENS) copy4(base + AT_XS + s * XS_BYTES + place_of_scale(lane), xs_from);
-        // Not by themselves: copies that arrive at a barrier are slow through Vulkan.
-        copies_commit();
-        if (b == 0) continue;
-        copies_wait<1>();
-        arrive(base + AT_FULL + 8 * ((b - 1) % STAGES));
     }
     copies_wait<0>();
-    arrive(base + AT_FULL + 8 * ((nb - 1) % STAGES));
+    for_matrices();
+    arrive(base + AT_FULL + 8 * (nb % STAGES));
 }
 
-KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales, const u32x4 *a, float *y, Push p, Spec spec) {
+KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const u8 *a, float *y, Push p, Spec spec) {
     u32 base = shared_address(stage), wg = thread() / 128, nb = p.nb, share = spec.share;
     Tile tile = tile_of(p, ROWS, TOKENS);
     u32 m0 = tile.row, n0 = tile.token;
+    if (thread() == 0) store_quad(base + AT_TILE, u32x4{m0, n0, 0, 0});
     make_barriers(base + AT_FULL, base + AT_EMPTY, STAGES, 4 * WGS);
     if (wg == WGS) {
 #ifdef FEW_REGISTERS
@@ -64,68 +79,89 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u32x4 *codes, const u32x2 *scales,
 #ifdef MANY_REGISTERS
     more_registers<MANY_REGISTERS>();
 #endif
-    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, next[8];
-    float total0[SUMS], total1[SUMS], slice0[SUMS], slice1[SUMS];
+    u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, to_top = to_top_of(lane), next[8];
+    u32 w_at = base + r * 16; // scales are at half of it: another register would be one too many
+    float total[2 * SUMS], slice0[SUMS], slice1[SUMS]; // -64 times what they stand for
     DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
 #pragma unroll
-    for (u32 i = 0; i < SUMS; i++) total0[i] = total1[i] = 0;
+    for (u32 i = 0; i < 2 * SUMS; i++) total[i] = 0;
     // Begins the first half of the block in a stage.
     auto begin = [&](u32 s) __attribute__((always_inline)) {
-        u32 at = base + AT_W + s * W_BYTES + r * 16;
+        u32 at = w_at + AT_W + s * W_BYTES;
         u32x4 u = shared_quad(at), v = shared_quad(at + 8 * 16);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            next[2 * i] = signed4(u[i] >> 2 * c4);
-            next[2 * i + 1] = signed4(v[i] >> 2 * c4);
+            next[2 * i] = weights_of(u[i], to_top);
+            next[2 * i + 1] = weights_of(v[i], to_top);
         }
-        for_matrices();
         MULTIPLY(N, REGS(first), next, base + AT_X + s * X_BYTES);
+    };
+    // A block in a stage, of which the first half has begun; begins the next stage's.
+    auto step = [&](auto add, u32 b, u32 s, u32 parity) __attribute__((always_inline)) {
+        u32 half_of = w_at;
+        here(half_of);
+        u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = AT_WS + b / STAGES % 2 * WS_BYTES + half_of / 2 + base / 2 + (b >> share) % 4 * 2;
+        u32 s_next = (s + 1) % STAGES;
+        float upper = shared_half(ws), lower = shared_half(ws + 8 * 8);
+        wgmma_wait();
+        MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
+        TERMS(add, slice0, first, upper, lower, xs);
+        wait(base + AT_FULL + 8 * s_next, parity);
+        wgmma_wait();
+        begin(s_next);
+        TERMS(add, slice1, second, upper, lower, xs + XS_MATRIX);
+        warp_barrier();
+        if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
+    };
+    auto add_slices = [&]() __attribute__((always_inline)) {
+#pragma unroll
+        for (u32 i = 0; i < SUMS; i++) {
+            total[i] = total[i] + slice0[i];
+            total[SUMS + i] = total[SUMS + i] + slice1[i];
+        }
     };
     wait(base + AT_FULL, 0);
     begin(0);
-    for (u32 from = 0; from < nb; from += SLICE) {
+    u32 from = 0;
+#pragma unroll 1
+    for (; from + SLICE <= nb; from += SLICE) { // stages are constants
+        step(FirstTerm(), from, 0, 0);
+#pragma unroll
+        for (u32 i = 1; i < SLICE; i++) step(NextTerm(), from + i, i % STAGES, (i + 1) / STAGES % 2);
+        add_slices();
+    }
+    if (from < nb) {
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) slice0[i] = slice1[i] = 0;
-        auto step = [&](u32 b, u32 s, u32 s_next, u32 parity) __attribute__((always_inline)) {
-            u32 xs = base + AT_XS + s * XS_BYTES + c4 * XS_STRIDE, ws = base + AT_WS + s * WS_BYTES + r * 8 + (b >> share) % 4 * 2;
-            float ws0 = shared_half(ws), ws1 = shared_half(ws + 8 * 8);
-            wgmma_wait();
-            MULTIPLY(N, REGS(second), next, base + AT_X + s * X_BYTES + HALF * 64);
-            TERMS(slice0, first, ws0, ws1, xs);
-            wait(base + AT_FULL + 8 * s_next, parity);
-            wgmma_wait();
-            begin(s_next);
-            TERMS(slice1, second, ws0, ws1, xs + XS_MATRIX);
-            warp_barrier();
-            if (lane % 32 == 0) arrive(base + AT_EMPTY + 8 * s);
-        };
-        if (UNROLL && from + SLICE < nb) { // stages are constants then: 1.07 times as fast
 #pragma unroll 1
-            for (u32 b = from; b < from + SLICE; b += STAGES) {
-                u32 parity = b / STAGES & 1;
-#pragma unroll
-                for (u32 u = 0; u < STAGES; u++) step(b + u, u, (u + 1) % STAGES, u + 1 < STAGES ? parity : parity ^ 1);
-            }
-        } else {
-#pragma unroll 1
-            for (u32 b = from, end = min(from + SLICE, nb); b < end; b++) {
-                u32 after = min(b + 1, nb - 1); // the last one's first half is multiplied twice
-                step(b, b % STAGES, after % STAGES, after / STAGES & 1);
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < SUMS; i++) {
-            total0[i] = total0[i] + slice0[i];
-            total1[i] = total1[i] + slice1[i];
-        }
+        for (u32 b = from; b < nb; b++) step(NextTerm(), b, b % STAGES, (b + 1) / STAGES % 2);
+        add_slices();
     }
     wgmma_wait();
+
+    u32x4 from_tile = shared_quad(base + AT_TILE);
+    u32 me = thread_again(), row = from_tile.x + me / 32 * 16 + me % 32 / 4, token = from_tile.y + 2 * (me % 4), tokens = p.n - min(p.n, token); // how many columns there are from the first on
+    bool is_upper = row < p.rows, is_lower = row + 8 < p.rows;
+    float *to[2] = {y + (u64)token * p.stride + p.row0 + row}, whole = 0;
+    to[1] = to[0] + p.stride;
 #pragma unroll
-    for (u32 i = 0; i < SUMS; i++) {
-        u32 row = m0 + r + i / 2 % 2 * 8, t = n0 + i / 4 * 8 + 2 * c4 + i % 2;
-        float *to = y + (u64)t * p.stride + p.row0 + row;
-        if (row < p.rows && t < p.n) *to = tidy(total0[i]);
-        if (row < p.rows && t + HALF < p.n) to[(u64)HALF * p.stride] = tidy(total1[i]);
+    for (u32 g = 0; g < TOKENS / 8; g++) {
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            float upper = total[4 * g + i], lower = total[4 * g + 2 + i];
+            bool is_token = 8 * g + i < tokens;
+            whole = whole + upper + lower; // not finite, if one is not
+            if (is_token & is_upper) to[i][0] = tidy(upper * -0x1p-6f);
+            if (is_token & is_lower) to[i][8] = tidy(lower * -0x1p-6f);
+            to[i] += 8 * p.stride;
+        }
+    }
+    if (mag(whole) < INF_BITS) return;
+    // What is too large times -64 may not be without.
+#pragma unroll 1
+    for (u32 i = 0; i < 2 * SUMS; i++) {
+        u32 of = row + i / 2 % 2 * 8, t = token + i / 4 * 8 + i % 2;
+        if (of < p.rows && t < p.n) y[(u64)t * p.stride + p.row0 + of] = tidy(plain_sum((const u32 *)codes, (const u32 *)scales, (const u32 *)a, p, share, of, t));
     }
 }

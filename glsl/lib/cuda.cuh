@@ -14,10 +14,16 @@ typedef unsigned long long u64;
 #define KERNEL(LOCAL) extern "C" __attribute__((global)) __attribute__((launch_bounds(LOCAL))) void
 #define KERNEL_TIMES(LOCAL, N) extern "C" __attribute__((global)) __attribute__((launch_bounds(LOCAL, N))) void // N workgroups a multiprocessor
 #define DEVICE static inline __attribute__((device, always_inline))
+#define DEVICE_MEMBER inline __attribute__((device, always_inline))
 #define SHARED __attribute__((shared))
 #define DYNAMIC_SHARED(name) extern SHARED __attribute__((aligned(1024))) u8 name[] // shared=N bytes of the tile
 
 DEVICE u32 thread() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEVICE u32 thread_again() { // so that no register holds it, or what comes of it, until then
+    u32 r;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
+    return r;
+}
 DEVICE u32 group_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 DEVICE u32 group_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
 

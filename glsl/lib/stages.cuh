@@ -15,6 +15,10 @@ DEVICE void copy16(u32 to, const void *from) { asm volatile("cp.async.cg.shared.
 DEVICE void copy8(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory"); }
 DEVICE void copy4(u32 to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory"); }
 
+// Of so many of the bytes: all or none, in whose place zeros come.
+DEVICE void copy16(u32 to, const void *from, u32 bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory"); }
+DEVICE void copy4(u32 to, const void *from, u32 bytes) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory"); }
+
 // Copies of this thread in groups: ends one, and waits for all but the last so many.
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int behind> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(behind) : "memory"); }

@@ -21,7 +21,6 @@ void emulated_pass_on(unsigned id, unsigned threads);
 // Barriers in shared memory, by address.
 void emulated_barrier_init(unsigned at, unsigned arrivals);
 void emulated_arrive(unsigned at);
-void emulated_arrive_after_copies(unsigned at);
 void emulated_wait(unsigned at, unsigned parity);
 
 // Memory. Kernels are compiled with -fsanitize-coverage=trace-loads,trace-stores, whose
@@ -33,6 +32,7 @@ void emulated_raise(unsigned *flag); // a write that races with reads
 void emulated_prefetch(const void *from, unsigned bytes);
 void emulated_fence(void); // between other accesses and those of matrix instructions
 void emulated_copy(unsigned to, const void *from, unsigned bytes);
+void emulated_copy_some(unsigned to, const void *from, unsigned bytes, unsigned some);
 void emulated_copies_commit(void);
 void emulated_copies_wait(unsigned behind); // for all groups but the last so many
 

@@ -5,6 +5,7 @@
 #define KERNEL(LOCAL) extern "C" __attribute__((noinline)) void
 #define KERNEL_TIMES(LOCAL, N) extern "C" __attribute__((noinline)) void
 #define DEVICE static inline __attribute__((always_inline))
+#define DEVICE_MEMBER inline __attribute__((always_inline))
 #define SHARED __attribute__((section("shared")))
 #define DYNAMIC_SHARED(name) static u8 *const name = emulated_dynamic
 
@@ -14,6 +15,7 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
 // cuda.cuh
 DEVICE u32 thread() { return emulated_thread(); }
+DEVICE u32 thread_again() { return emulated_thread(); }
 DEVICE u32 group_x() { return emulated_group(0); }
 DEVICE u32 group_y() { return emulated_group(1); }
 DEVICE void __syncthreads() { emulated_meet(0, 0); }
@@ -61,11 +63,12 @@ DEVICE void pass_on(u32 id, u32 threads) { emulated_pass_on(id, threads); }
 DEVICE u32 shared_address(const void *p) { return emulated_address(p); }
 DEVICE void barrier_init(u32 at, u32 arrivals) { emulated_barrier_init(at, arrivals); }
 DEVICE void arrive(u32 at) { emulated_arrive(at); }
-DEVICE void arrive_after_copies(u32 at) { emulated_arrive_after_copies(at); }
 DEVICE void wait(u32 at, u32 parity) { emulated_wait(at, parity); }
 DEVICE void copy16(u32 to, const void *from) { emulated_copy(to, from, 16); }
 DEVICE void copy8(u32 to, const void *from) { emulated_copy(to, from, 8); }
 DEVICE void copy4(u32 to, const void *from) { emulated_copy(to, from, 4); }
+DEVICE void copy16(u32 to, const void *from, u32 bytes) { emulated_copy_some(to, from, 16, bytes); }
+DEVICE void copy4(u32 to, const void *from, u32 bytes) { emulated_copy_some(to, from, 4, bytes); }
 DEVICE void copies_commit() { emulated_copies_commit(); }
 template <int behind> DEVICE void copies_wait() { emulated_copies_wait(behind); }
 DEVICE void copies_wait() {

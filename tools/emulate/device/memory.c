@@ -13,13 +13,12 @@ typedef struct {
     u32 time, thread, copying, multiplying, lanes[MAX_WARPS], multiplied[MAX_WARPS];
 } Word;
 
-// What a thread has begun: copies, ends of groups, and arrivals once those before are done.
+// What a thread has begun: copies and ends of groups.
 typedef struct Begun {
     struct Begun *next;
-    enum { COPY, COMMIT, ARRIVE } kind;
+    enum { COPY, COMMIT } kind;
     u32 to, bytes;
     const void *from;
-    Clock *clock; // of ARRIVE
 } Begun;
 
 unsigned char emulated_dynamic[MAX_SHARED] __attribute__((aligned(1024)));
@@ -171,16 +170,13 @@ static int land(u32 thread) {
         memcpy(emulated_pointer(b->to), b->from, b->bytes);
         for (u32 i = 0; i < b->bytes / 4; i++) words[b->to / 4 + i].copying--;
     }
-    if (kind == ARRIVE) arrive_with(b->to, b->clock);
-    free(b->clock);
     free(b);
     return kind;
 }
 
 static Begun *begin(int kind) {
     Begun *b = calloc(1, sizeof *b);
-    if (b && kind == ARRIVE) b->clock = calloc(1, sizeof *b->clock);
-    if (!b || kind == ARRIVE && !b->clock) fault("no memory for copies");
+    if (!b) fault("no memory for copies");
     b->kind = kind;
     *end_of[current] = b;
     end_of[current] = &b->next;
@@ -191,13 +187,24 @@ static void landed(void) {
     while (launch.order == BACKWARDS_AT_ONCE && begun[current] && begun[current]->kind != COMMIT) land(current);
 }
 
-void emulated_copy(unsigned to, const void *from, unsigned bytes) {
-    access(from, bytes, 0);
+static void copy(u32 to, const void *from, u32 bytes) {
     shared_words(to, bytes);
     for (u32 i = 0; i < bytes / 4; i++) words[to / 4 + i].copying++;
     Begun *b = begin(COPY);
     b->to = to, b->from = from, b->bytes = bytes;
     landed();
+}
+
+void emulated_copy(unsigned to, const void *from, unsigned bytes) {
+    access(from, bytes, 0);
+    copy(to, from, bytes);
+}
+
+void emulated_copy_some(unsigned to, const void *from, unsigned bytes, unsigned some) {
+    static const u8 zeros[16];
+    if (some == bytes) emulated_copy(to, from, bytes);
+    else if (some == 0) copy(to, zeros, bytes);
+    else fault("a copy of %u of %u bytes", some, bytes);
 }
 
 void emulated_copies_commit(void) { begin(COMMIT); }
@@ -208,20 +215,13 @@ void emulated_copies_wait(unsigned behind) {
     while (groups > behind) groups -= land(current) == COMMIT;
 }
 
-void emulated_arrive_after_copies(unsigned at) {
-    Begun *b = begin(ARRIVE);
-    b->to = at;
-    release(b->clock);
-    landed();
-}
-
-// Up to the first arrival of a thread, or all that it has begun.
+// The first group of a thread, or all that it has begun.
 int land_some(void) {
     u32 first = draw(launch.local);
     for (u32 i = 0; i < launch.local; i++) {
         u32 thread = (first + i) % launch.local;
         if (!begun[thread]) continue;
-        while (begun[thread] && land(thread) != ARRIVE) {}
+        while (begun[thread] && land(thread) != COMMIT) {}
         return 1;
     }
     return 0;

@@ -162,24 +162,14 @@ void emulated_barrier_init(unsigned at, unsigned arrivals) {
     c->maker = current, c->made = now;
 }
 
-static void count_down(Counter *c) {
+void emulated_arrive(unsigned at) {
+    Counter *c = counter(at);
+    release(&c->arriving);
     if (--c->left) return;
     c->arrived = c->arriving;
     forget(&c->arriving);
     c->left = c->arrivals;
     c->phase++;
-}
-
-void emulated_arrive(unsigned at) {
-    Counter *c = counter(at);
-    release(&c->arriving);
-    count_down(c);
-}
-
-void arrive_with(u32 at, const Clock *clock) {
-    Counter *c = counter(at);
-    join(&c->arriving, clock);
-    count_down(c);
 }
 
 void emulated_wait(unsigned at, unsigned parity) {

@@ -39,7 +39,6 @@ int warp_meets(const char *where);
 void warp_go(void);
 void run_workgroup(void);
 
-void arrive_with(u32 at, const Clock *clock); // at an mbarrier, for copies that are done
 int not_traced(const void *p); // the thread's stack, and words of lanes
 
 // memory.c
