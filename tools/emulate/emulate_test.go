@@ -33,7 +33,7 @@ func TestFaults(t *testing.T) {
 		old, new           string
 		want               string
 	}{
-		{"wrong parity", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90", "(i + 1) / STAGES % 2", "(i + 5) / STAGES % 2", "without a barrier in between"},
+		{"wrong parity", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90", "wait(base + AT_FULL, 0)", "wait(base + AT_FULL, 1)", "without a barrier in between"},
 		{"no barrier before an arrival", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90_small", "        warp_barrier();\n", "", "without a barrier in between"},
 		{"no barrier", "rms_norm.cu", "rms_norm_i8__sm90", "        __syncthreads();\n", "", "without a barrier in between"},
 		{"a fence missing", "mul_mat_fast_q2_0.cu", "mul_mat_q2_0_i8__sm90_fast_small", "            for_matrices();\n", "", "without a fence"},
