@@ -103,7 +103,7 @@ DEVICE void bring_stages(u32 base, const u8 *a, const Push &p, u32 n0, u32 block
 
 KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const u8 *a, float *y, Push p, Spec spec) {
     u32 base = shared_address(stage), wg = first_lane(thread() / 128), nb = p.nb, share = spec.share;
-    Tile tile = tile_of(p, ROWS, TOKENS);
+    Tile tile = tile_of(p, ROWS, TOKENS, group_y() * ((p.rows + ROWS - 1) / ROWS) + group_x());
     u32 m0 = tile.row, n0 = tile.token;
     u32 blocks = (nb + TURN - 1) / TURN * TURN;
     make_barriers(base + AT_FULL, base + AT_EMPTY, STAGES, 4 * WGS);

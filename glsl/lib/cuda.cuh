@@ -25,6 +25,7 @@ DEVICE u32 thread_again() { // so that no register holds it, or what comes of it
     return r;
 }
 DEVICE u32 group_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEVICE u32 groups() { return __nvvm_read_ptx_sreg_nctaid_x(); }
 DEVICE u32 group_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
 
 // dot4 is sum + the product of two vectors of four signed bytes.

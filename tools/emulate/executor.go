@@ -106,6 +106,9 @@ func (x *executor) launch(p graph.Program, n *graph.Node) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k.Tile.Get("places", 0) > 0 {
+		grid.Groups[0] = min(grid.Groups[0], 2) // so that tiles are taken in turn
+	}
 	l := &launch{local: k.LocalSize[0], shared: k.Tile.Get("shared", 0), grid: [2]uint32(grid.Groups[:2])}
 	for _, a := range n.Args {
 		in, at := p.Place(a.Value)

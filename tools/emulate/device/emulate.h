@@ -8,6 +8,7 @@ extern "C" {
 // Where a thread is, and its warp's lanes together.
 unsigned emulated_thread(void);
 unsigned emulated_group(int axis);
+unsigned emulated_groups(int axis);
 void emulated_warp_barrier(void);
 // The words that each lane of the warp gives, n of them; all lanes have to be at this
 // instruction. They are there until the lane is at the next one.

@@ -17,6 +17,7 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 DEVICE u32 thread() { return emulated_thread(); }
 DEVICE u32 thread_again() { return emulated_thread(); }
 DEVICE u32 group_x() { return emulated_group(0); }
+DEVICE u32 groups() { return emulated_groups(0); }
 DEVICE u32 group_y() { return emulated_group(1); }
 DEVICE void __syncthreads() { emulated_meet(0, 0); }
 DEVICE int dot4(int sum, u32 a, u32 b) {

@@ -46,6 +46,7 @@ static u8 *stacks;
 
 unsigned emulated_thread(void) { return current; }
 unsigned emulated_group(int axis) { return group[axis]; }
+unsigned emulated_groups(int axis) { return launch.grid[axis]; }
 
 static void forget(Clock *c) {
     for (int proxy = 0; proxy < 2; proxy++) memset(c->time[proxy], 0, launch.local * sizeof c->time[0][0]);
