@@ -357,7 +357,7 @@ func (m *Model) lay(run []entry, parts []*part, s *shape) int {
 		}
 		at.pos++
 		if t.wants {
-			w[l.Outputs+out] = uint32(i)
+			w[l.Outputs+out], w[l.OutPositions+out], w[l.OutTables+out] = uint32(i), w[l.Positions+i], w[l.Tables+i]
 			if s.by.draws() {
 				t.draw.Pairs = next
 				copy(w[l.Draws+out*op.DrawWords:], t.draw.Words())

@@ -38,6 +38,7 @@ func TestFamiliesGiveEqualWords(t *testing.T) {
 				same(t, "in pieces", whole, evalPieces(t, m, ids, size))
 			}
 			g.together(t, m, whole)
+			fewOutputs(t, m, ids, whole)
 			goBack(t, m, ids, whole)
 			if dev == nil {
 				t.Skip("no device")
@@ -45,6 +46,7 @@ func TestFamiliesGiveEqualWords(t *testing.T) {
 			d := g.open(t, Options{Executor: dev, Sequences: 4})
 			same(t, "on "+dev.Name(), whole, evalPieces(t, d, ids, len(ids)))
 			g.together(t, d, whole)
+			fewOutputs(t, d, ids, whole)
 			if g.name == "qwen35-rep2" || all {
 				same(t, "in pieces on "+dev.Name(), whole, evalPieces(t, d, ids, 9))
 				goBack(t, d, ids, whole)
@@ -124,6 +126,39 @@ func (g *goldenModel) together(t *testing.T, m *Model, whole [][]float32) {
 		t.Fatal(err)
 	}
 	same(t, "with others", whole, append(first[1], second[1]...))
+}
+
+// fewOutputs evaluates batches with fewer outputs than tokens, whose last layer is short:
+// none, one, and those of some sessions beside all of another.
+func fewOutputs(t *testing.T, m *Model, ids []int32, whole [][]float32) {
+	t.Helper()
+	half, most := len(ids)/2, min(len(ids), 12)
+	var of []*Session
+	for range 4 {
+		s := newSession(t, m)
+		defer s.Close()
+		of = append(of, s)
+	}
+	eval := func(requests ...Request) [][][]float32 {
+		t.Helper()
+		rows, err := m.Eval(context.Background(), requests...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	eval(Request{Session: of[0], Tokens: ids[:half], None: true})
+	rows := eval(Request{Session: of[0], Tokens: ids[half:]})
+	same(t, "the last of a piece behind one without outputs", whole[len(ids)-1:], rows[0])
+	rows = eval(
+		Request{Session: of[1], Tokens: ids[:half], None: true},
+		Request{Session: of[2], Tokens: ids[:most], Every: true},
+		Request{Session: of[3], Tokens: ids[:3]})
+	same(t, "every row beside others", whole[:most], rows[1])
+	same(t, "the last beside others", whole[2:3], rows[2])
+	rows = eval(Request{Session: of[1], Tokens: ids[half:]}, Request{Session: of[3], Tokens: ids[3:half]})
+	same(t, "the last behind a piece beside others", whole[len(ids)-1:], rows[0])
+	same(t, "the last of two", whole[half-1:half], rows[1])
 }
 
 // goBack truncates a session to places before, at and after snapshots.

@@ -58,6 +58,20 @@ type Config struct {
 // HasState reports whether layer i is recurrent.
 func (c *Config) HasState(i int) bool { return c.Recurrent != nil && c.Recurrent[i] }
 
+// Short reports whether layer i is the last one of a batch of more tokens than outputs:
+// behind its cache and state it is of the outputs alone. Then x += y is checked to be finite
+// in all rows, and nothing is to be added any more.
+func (c *Config) Short(b *op.Builder, i int, x op.Rows, y **op.Rows) bool {
+	if i < c.Layers-1 || !b.Layout.LastIsShort() {
+		return false
+	}
+	if *y != nil {
+		b.AddCheck("residual", x, **y)
+		*y = nil
+	}
+	return true
+}
+
 // Base returns c, for models that embed it.
 func (c *Config) Base() *Config { return c }
 

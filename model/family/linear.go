@@ -114,7 +114,8 @@ func (v *Vocabulary) Embed(b *op.Builder) op.Rows {
 }
 
 // Logits adds y, checks that x is finite and returns the logits of the tokens that
-// the batch asks for: [outputs][vocab], none if it asks for none.
+// the batch asks for: [outputs][vocab], none if it asks for none. Of the rows of a batch
+// whose last layer is short, x has those of the outputs alone.
 func (v *Vocabulary) Logits(b *op.Builder, c *Config, x, y op.Rows) op.Rows {
 	b.Layer(-1)
 	b.AddCheck("residual", x, y)
@@ -125,7 +126,9 @@ func (v *Vocabulary) Logits(b *op.Builder, c *Config, x, y op.Rows) op.Rows {
 	if c.Tied {
 		head = Linear{v.embd, v.rows}
 	}
-	x = b.Outputs(x) // [outputs, hidden]
+	if !b.Layout.LastIsShort() {
+		x = b.Outputs("outputs", x) // [outputs, hidden]
+	}
 	if b.Headless {
 		return op.Rows(b.Float().Norm("output_norm", x, nil, v.norm, c.Eps)) // [outputs, hidden]
 	}

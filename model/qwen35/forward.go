@@ -12,24 +12,42 @@ func (m *Model) Forward(b *op.Builder, mem *family.Memory) op.Rows {
 	for i := range m.layers {
 		l := &m.layers[i]
 		b.Layer(i)
+		of, short := b, m.Short(b, i, x, &y)
 		normed := func(b *op.Builder) op.Acts { return b.Norm("attn_norm", x, y, l.attnNorm, m.Eps) } // [n, hidden]
 		var mixed op.Rows                                                                             // [n, hidden]
-		if m.HasState(i) {
+		switch {
+		case m.HasState(i):
 			mixed = m.delta(b, l, normed, mem.States[i])
-		} else {
-			mixed = m.attention(b, l, normed, mem.Caches[i])
+			if short && b.Layout.Out > 0 {
+				mixed = b.Outputs("ssm_out_outputs", mixed)
+			}
+		default:
+			mixed = m.attention(b, l, normed, mem.Caches[i], short)
 		}
-		next := l.feed.Forward(b, &m.Config, "post_attention_norm", x, &mixed, l.postNorm) // [n, hidden]
+		if short {
+			if b.Layout.Out == 0 {
+				return op.Rows{}
+			}
+			x, of = b.Outputs("outputs", x), b.OfOutputs() // n is outputs from here on
+		}
+		next := l.feed.Forward(of, &m.Config, "post_attention_norm", x, &mixed, l.postNorm) // [n, hidden]
 		y = &next
 	}
 	return m.ends.Logits(b, &m.Config, x, *y) // [outputs, vocab]
 }
 
-// attention is softmax attention whose output is multiplied by sigmoids of gates.
-func (m *Model) attention(b *op.Builder, l *layer, in func(b *op.Builder) op.Acts, cache op.Cache) op.Rows {
+// attention is softmax attention whose output is multiplied by sigmoids of gates; if it is
+// short, of the outputs alone.
+func (m *Model) attention(b *op.Builder, l *layer, in func(b *op.Builder) op.Acts, cache op.Cache, short bool) op.Rows {
 	qkv := b.MulMat("attn_qkv", l.qkv.Matrix, l.qkv.In(b, in))                                   // [n, (q + 2 kv + q) * dim]
 	b.QKVRopeCache(qkv, m.Heads, cache, l.qNorm, l.kNorm, m.rope, m.Rope.Dim, m.Eps, m.QScale()) // q in place; k, v cached
-	attn := op.Rows(b.Float().Attention(qkv, m.Heads, cache))                                    // [n, q * dim]
+	if short {
+		if b.Layout.Out == 0 {
+			return op.Rows{}
+		}
+		qkv, b = b.Outputs("attn_qkv_outputs", qkv), b.OfOutputs()
+	}
+	attn := op.Rows(b.Float().Attention(qkv, m.Heads, cache)) // [n, q * dim]
 	gates := (m.Heads.Q + 2*m.Heads.KV) * m.Heads.Dim
 	a := l.o.SigmoidMul(b, "attn_gated", attn, qkv, gates) // [n, q * dim]
 	return b.MulMat("attn_output", l.o.Matrix, a)          // [n, hidden]

@@ -79,7 +79,7 @@ func pickRowsF32(c *Case, r *rand.Rand) {
 			words[m.Layout.Outputs+i] = uint32(r.IntN(n))
 		}
 		m.Batch = m.input("batch", graph.U32, words)
-		m.Outputs(m.rows("x", n, k, v))
+		m.Outputs("outputs", m.rows("x", n, k, v))
 	}
 }
 

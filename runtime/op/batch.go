@@ -14,6 +14,7 @@ package op
 //	Tables    for each token the word where its sequence's page list begins
 //	Outputs   the tokens (by index in the batch) whose logits are wanted
 //	Results   the chosen ids, one an output
+//	OutPositions, OutTables: Positions and Tables of the outputs' tokens
 //	Members   for models with recurrent layers: the sequence of each token, by
 //	          index of its record
 //	Sequences the records: first token, number of tokens, slot of the state to
@@ -23,6 +24,7 @@ package op
 type Layout struct {
 	N, Out, Seqs                                       int // tokens, outputs, records
 	Tokens, Positions, Tables, Outputs, Results, Pages int
+	OutPositions, OutTables                            int
 	Members, Sequences, Draws                          int
 }
 
@@ -47,7 +49,9 @@ func NewSequenceLayout(n, out, seqs int) Layout {
 	l.Tables = l.Positions + n
 	l.Outputs = l.Tables + n
 	l.Results = l.Outputs + out
-	l.Members = l.Results + out
+	l.OutPositions = l.Results + out
+	l.OutTables = l.OutPositions + out
+	l.Members = l.OutTables + out
 	l.Sequences = l.Members + min(seqs, 1)*n
 	l.Pages = l.Sequences + seqs*SequenceWords
 	return l
@@ -59,6 +63,10 @@ func (l Layout) WithDraws() Layout {
 	l.Pages += l.Out * DrawWords
 	return l
 }
+
+// LastIsShort reports whether what follows the cache of the last layer is of fewer tokens than
+// the batch has: of those whose logits are wanted. One token goes whole (plan.Tape).
+func (l Layout) LastIsShort() bool { return l.Out < l.N && l.N > 1 }
 
 // BatchWords is the number of words a batch of n tokens, out outputs and
 // the given number of page entries takes.

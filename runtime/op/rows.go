@@ -46,11 +46,18 @@ func (b *Builder) AddCheck(label string, x, y Rows) {
 }
 
 // Outputs picks the rows whose logits are wanted: [Out][K].
-func (b *Builder) Outputs(x Rows) Rows {
-	y := b.rows("outputs", b.Layout.Out, x.K)
-	b.add("outputs", "pick_rows_f32", x.K, y.N, nil, u32(x.K, b.Layout.Outputs), uint64(y.N*x.K), 2*y.Bytes,
+func (b *Builder) Outputs(label string, x Rows) Rows {
+	y := b.rows(label, b.Layout.Out, x.K)
+	b.add(label, "pick_rows_f32", x.K, y.N, nil, u32(x.K, b.Layout.Outputs), uint64(y.N*x.K), 2*y.Bytes,
 		graph.In(x.Value), graph.In(b.Batch), graph.Out(y.Value))
 	return y
+}
+
+// OfOutputs is the builder of what is of the rows whose logits are wanted alone.
+func (b *Builder) OfOutputs() *Builder {
+	of := *b
+	of.Layout.N, of.Layout.Positions, of.Layout.Tables = b.Layout.Out, b.Layout.OutPositions, b.Layout.OutTables
+	return &of
 }
 
 // Argmax writes the index of the largest value of each row to the batch's results.
