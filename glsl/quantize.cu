@@ -1,19 +1,13 @@
 #include "act.cuh"
-// Float32 rows to int8 activations: runtime/ref/quantize.go. A lane has four elements
-// of each of ROUNDS rounds of the workgroup.
+// Float32 rows to int8 activations: runtime/ref/quantize.go. Sixteen lanes have a block
+// of four rows.
 struct Push { u32 n, k; };
 
-const u32 ROUNDS = 2;
-
 KERNEL(128) kernel(const f32x4 *x, u32 *act, Push p) {
-    u32 t = group_y(), quads = p.k / 4, first = group_x() * 128 * ROUNDS + thread();
-    f32x4 v[ROUNDS];
+    u32 lane = thread() % 16, t = group_y() * 4, b = group_x() * 8 + thread() / 16, quads = p.k / 4, nb = p.k / 64;
+    const f32x4 *at = x + (u64)t * quads + min(b, nb - 1) * 16 + lane;
+    f32x4 v[4];
 #pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++)
-        if (first + i * 128 < quads) v[i] = x[(u64)t * quads + first + i * 128];
-#pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++) {
-        u32 at = first + i * 128;
-        store_block(act, p.n, quads / 16, t, at / 16, at < quads, v[i]);
-    }
+    for (u32 i = 0; i < 4; i++) v[i] = load_once(at + (u64)(t + i < p.n ? i : 0) * quads);
+    store_blocks(act, p.n * nb, b * p.n + t + lane % 4, b < nb && t + lane % 4 < p.n, v);
 }

@@ -1,28 +1,21 @@
 #include "act.cuh"
-// silu(gate) * up into int8 activations: runtime/ref/silu_mul.go. A lane has four
-// elements of each of ROUNDS rounds of the workgroup.
+// silu(gate) * up into int8 activations: runtime/ref/silu_mul.go. Sixteen lanes have a
+// block of four rows.
 struct Push { u32 n, k; };
 
-const u32 ROUNDS = 2;
-
 KERNEL(128) kernel(const f32x4 *x, u32 *act, Push p) {
-    u32 t = group_y(), quads = p.k / 4, first = group_x() * 128 * ROUNDS + thread();
-    const f32x4 *gate = x + (u64)t * 2 * quads;
-    f32x4 g[ROUNDS], u[ROUNDS];
+    u32 lane = thread() % 16, t = group_y() * 4, b = group_x() * 8 + thread() / 16, quads = p.k / 4, nb = p.k / 64;
+    const f32x4 *at = x + (u64)t * 2 * quads + min(b, nb - 1) * 16 + lane;
+    f32x4 g[4], u[4];
 #pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++) {
-        u32 at = first + i * 128;
-        if (at < quads) {
-            g[i] = gate[at];
-            u[i] = gate[at + quads];
-        }
+    for (u32 i = 0; i < 4; i++) {
+        u64 row = (u64)(t + i < p.n ? i : 0) * 2 * quads;
+        g[i] = load_once(at + row);
+        u[i] = load_once(at + row + quads);
     }
 #pragma unroll
-    for (u32 i = 0; i < ROUNDS; i++) {
-        u32 at = first + i * 128;
-        f32x4 v;
+    for (u32 i = 0; i < 4; i++)
 #pragma unroll
-        for (u32 e = 0; e < 4; e++) v[e] = silu(g[i][e]) * u[i][e];
-        store_block(act, p.n, quads / 16, t, at / 16, at < quads, v);
-    }
+        for (u32 e = 0; e < 4; e++) g[i][e] = silu(g[i][e]) * u[i][e];
+    store_blocks(act, p.n * nb, b * p.n + t + lane % 4, b < nb && t + lane % 4 < p.n, g);
 }

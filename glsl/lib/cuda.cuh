@@ -52,6 +52,11 @@ template <u32 x> DEVICE u32 shifted(u32 by) {
 DEVICE u32 bytes_of(u32 a, u32 b, u32 which) { return __nvvm_prmt(a, b, which); }
 DEVICE u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 DEVICE float most(float a, float b) { return __nvvm_fmax_f(a, b); } // NaN only of two
+DEVICE float most_or_nan(float a, float b) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
 DEVICE void count(u32 *at, u32 more) { __nvvm_atom_add_gen_i((int *)at, more); }
 DEVICE void raise(u32 &flag) { flag = 1; } // in shared memory, where others may look at it without a barrier: it does no harm early
 DEVICE void here(u32 &x) { asm volatile("" : "+r"(x)); } // x is made by now, not later

@@ -24,12 +24,6 @@ DEVICE u32x4 four_matrices_turned(u32 at) {
     return r;
 }
 
-DEVICE u32 halves(float low, float high) {
-    u32 r;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
 DEVICE float exp2_near(float x) {
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));

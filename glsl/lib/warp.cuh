@@ -18,6 +18,17 @@ DEVICE u32 first_lane(u32 x) { // the warp's, which the compiler then knows to b
     return r;
 }
 
+DEVICE f32x4 load_once(const f32x4 *p) { // which the multiprocessor's cache need not keep
+    f32x4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+    return v;
+}
+DEVICE u32 of_four(u32 x, u32 i) { // lane i's of the four that the lane is among
+    u32 r;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1c1f, 0xffffffff;" : "=r"(r) : "r"(x), "r"(i));
+    return r;
+}
+
 DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
 DEVICE bool any(bool x) {
@@ -35,7 +46,13 @@ DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"
 typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
 DEVICE u32 add_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b)); }
 DEVICE u32 mul_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b)); }
+DEVICE u32 halves(float low, float high) {
+    u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
 DEVICE u32 half_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
 #endif
 
 DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }
+DEVICE float of_four(float x, u32 i) { return float_of(of_four(bits_of(x), i)); }

@@ -40,9 +40,9 @@ func TestFaults(t *testing.T) {
 		{"a group of copies not waited for", "mul_mat_few_q2_0.cu", "mul_mat_q2_0_i8__sm90_few64", "copies_wait<RING - 2>", "copies_wait<RING - 1>", "while a copy to it is under way"},
 		{"sums not waited for", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90_small", "        wgmma_wait();\n        MULTIPLY", "        MULTIPLY", "a sum is looked at"},
 		{"an arrival missing", "mul_mat_few_q2_0.cu", "mul_mat_q2_0_i8__sm90_few", "            pass_on(PARTS + (part + 1) % PARTS, 256);\n", "", "nothing goes on, 128 threads wait at bar.sync"},
-		{"lanes apart", "silu_mul.cu", "silu_mul_i8__sm90", "        store_block(", "        if (at < quads) store_block(", "nothing goes on, 16 threads wait at shfl"},
-		{"past the end", "quantize.cu", "quantize_i8__sm90", "        if (first + i * 128 < quads) v", "        v", "of binding"},
-		{"a wrong word", "qkv_rope_cache_f16.cu", "qkv_rope_cache_f16__sm90", "lane / 4 * PAGE * 4 + lane % 4", "lane / 4 * PAGE * 4 + lane % 2", "binding 1 word"},
+		{"lanes apart", "silu_mul.cu", "silu_mul_i8__sm90", "    store_blocks(", "    if (b < nb) store_blocks(", "nothing goes on, 16 threads wait at shfl"},
+		{"past the end", "quantize.cu", "quantize_i8__sm90", "(t + i < p.n ? i : 0)", "i", "of binding"},
+		{"a wrong word", "qkv_rope_cache_f16.cu", "qkv_rope_cache_f16__sm90", "lane % 2 * 2)", "lane / 2 % 2 * 2)", "binding 1 word"},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

@@ -34,6 +34,7 @@ DEVICE u32 bytes_of(u32 a, u32 b, u32 which) {
 }
 DEVICE u32 bits_of(float x) { return x == x ? __builtin_bit_cast(u32, x) : 0x7fffffffu; } // what NVIDIA's cards make of NaN
 DEVICE float most(float a, float b) { return a != a || b > a ? b : a; }
+DEVICE float most_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE void count(u32 *at, u32 more) { *at += more; }
 DEVICE void raise(u32 &flag) { emulated_raise(&flag); }
 DEVICE void here(u32 &) {}
@@ -50,6 +51,8 @@ DEVICE float high_half(u32 pair) { return half_float(pair >> 16); }
 // warp.cuh
 DEVICE u32 shuffle_xor(u32 x, u32 by) { return emulated_lanes("shfl", &x, 1)[thread() % 32 ^ by][0]; }
 DEVICE u32 first_lane(u32 x) { return emulated_lanes("shfl", &x, 1)[0][0]; }
+DEVICE f32x4 load_once(const f32x4 *p) { return *p; }
+DEVICE u32 of_four(u32 x, u32 i) { return emulated_lanes("shfl", &x, 1)[thread() % 32 / 4 * 4 + i][0]; }
 DEVICE void warp_barrier() { emulated_warp_barrier(); }
 DEVICE bool any(bool x) {
     u32 word = x, some = 0;
