@@ -7,10 +7,22 @@ layout(binding = 1) readonly buffer Y { float y[]; };
 layout(binding = 2) buffer Batch { uint batch[]; };
 layout(push_constant) uniform P { uint count; };
 
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
+
 void main() {
-    uint i = group_x() * LOCAL + gl_LocalInvocationIndex;
-    if (i >= count) return;
-    float v = tidy(add(x[i], y[i]));
-    x[i] = v;
-    if (mag(v) >= INF_BITS) batch[0] = 1u;
+    uint first = group_x() * LOCAL * ROUNDS + gl_LocalInvocationIndex;
+    float v[ROUNDS];
+    [[unroll]] for (uint r = 0u; r < ROUNDS; r++) { // loads at once
+        uint i = first + r * LOCAL;
+        v[r] = i < count ? tidy(add(x[i], y[i])) : 0.0;
+    }
+    [[unroll]] for (uint r = 0u; r < ROUNDS; r++) {
+        uint i = first + r * LOCAL;
+        if (i < count) {
+            x[i] = v[r];
+            if (mag(v[r]) >= INF_BITS) batch[0] = 1u;
+        }
+    }
 }
