@@ -2,7 +2,8 @@
 // runtime/ref/mul_mat_q2_0.go. ROWS x TOKENS by WGS warpgroups of 64 rows, which add
 // terms of one half of the tokens while the other half's matrices are multiplied; four
 // more warps bring codes, activations and scales, up to four blocks ahead, and those of the
-// next tile while sums of one are stored.
+// next tile while sums of one are stored. FUSED is within the bound "product": a product is
+// not rounded before it is added, which saves one instruction of four.
 //
 // What takes the time is the number of instructions: terms take four each, 256 a block of
 // a warp, and matrices, whose sums take the same ports of registers, run beside nothing.
@@ -94,7 +95,8 @@ KERNEL_TIMES(128 * (WGS + 1), 1) kernel(const u8 *codes, const u8 *scales, const
 #endif
     u32 lane = thread() % 128, c4 = lane % 4, r = wg * 64 + lane / 32 * 16 + lane % 32 / 4, to_top = to_top_of(lane), next[8];
     u32 w_at = base + r * 16; // scales are at half of it: another register would be one too many
-    float total[2 * SUMS], slice0[SUMS], slice1[SUMS]; // -64 times what they stand for
+    float total[2 * SUMS]; // -64 times what they stand for
+    float slice0[SUMS], slice1[SUMS];
     DECLARE_SUMS(first, second, 32);
     DECLARE_WGMMA();
     // Begins the first half of the block in a stage.

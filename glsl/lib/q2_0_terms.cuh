@@ -35,7 +35,11 @@ DEVICE u32 signed4(u32 q) { return ((q & 0x03030303u) + 0x7f7f7f7fu) ^ 0x8080808
 // How a term is added to a slice. That of the first block need not be added to +0: a slice
 // of -0 adds to a total, which begins with +0, as one of +0 does.
 struct FirstTerm { DEVICE_MEMBER void operator()(float &slice, float sum, float w, float x) const { slice = sum * (w * x); } };
+#ifdef FUSED
+struct NextTerm { DEVICE_MEMBER void operator()(float &slice, float sum, float w, float x) const { slice = fma(sum, w * x, slice); } };
+#else
 struct NextTerm { DEVICE_MEMBER void operator()(float &slice, float sum, float w, float x) const { slice = slice + sum * (w * x); } };
+#endif
 #define TERMS_4(add, slice, c, g, i0, i1, i2, i3) do { \
     if ((g) % 2 == 0) xs4_ = shared_quad(xs_ + (g) * 8); \
     float x = float_of((g) % 2 == 0 ? xs4_.x : xs4_.z), y = float_of((g) % 2 == 0 ? xs4_.y : xs4_.w), f; \

@@ -42,16 +42,12 @@ DEVICE void meet(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id
 // Arrives at one without waiting.
 DEVICE void pass_on(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-// Two halves in a word, the rounded half of a float.
-typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
-DEVICE u32 add_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) + __builtin_bit_cast(f16x2, b)); }
-DEVICE u32 mul_halves(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, a) * __builtin_bit_cast(f16x2, b)); }
+// Two halves in a word.
 DEVICE u32 halves(float low, float high) {
     u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
     return r;
 }
-DEVICE u32 half_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
 #endif
 
 DEVICE float shuffle_xor(float x, u32 by) { return float_of(shuffle_xor(bits_of(x), by)); }

@@ -334,31 +334,34 @@ func TestSubgroupSize(t *testing.T) {
 	}
 }
 
-// Which products a Hopper card makes with kernels in CUDA, in either profile: those of class
-// bound:product come behind, as they are no faster.
+// Which products a Hopper card makes with kernels in CUDA, in either profile.
 func TestProductsOfHopper(t *testing.T) {
 	s := h200()
 	s.VendorID, s.Import, s.Address, s.Processors = nvidia, true, true, 132
 	for _, c := range []struct {
-		domain [2]uint32
-		want   string
+		domain      [2]uint32
+		exact, fast string
 	}{
-		{[2]uint32{24576, 512}, "sm90"},
-		{[2]uint32{4096, 512}, "sm90"},
-		{[2]uint32{2048, 512}, "sm90_small"},
-		{[2]uint32{24576, 129}, "sm90"},
-		{[2]uint32{24576, 128}, "sm90_few"},
-		{[2]uint32{4096, 9}, "sm90_few"},
-		{[2]uint32{4096, 8}, "vec4"},
-		{[2]uint32{24576, 1}, "vec"},
+		{[2]uint32{24576, 512}, "sm90", "sm90_fast"},
+		{[2]uint32{4096, 512}, "sm90", "sm90_fast"},
+		{[2]uint32{2048, 512}, "sm90_small", "sm90_fast_small"},
+		{[2]uint32{24576, 129}, "sm90", "sm90_fast"},
+		{[2]uint32{24576, 128}, "sm90_few", "sm90_few"},
+		{[2]uint32{4096, 9}, "sm90_few", "sm90_few"},
+		{[2]uint32{4096, 8}, "vec4", "vec4"},
+		{[2]uint32{24576, 1}, "vec", "vec"},
 	} {
 		for _, fast := range []bool{false, true} {
 			p, err := New(s, Config{Fast: fast})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if k, err := p.Choose("mul_mat_q2_0_i8", c.domain); err != nil || k.Impl != c.want {
-				t.Errorf("%v, fast %v: %+v, %v, want %s", c.domain, fast, k, err, c.want)
+			want := c.exact
+			if fast {
+				want = c.fast
+			}
+			if k, err := p.Choose("mul_mat_q2_0_i8", c.domain); err != nil || k.Impl != want {
+				t.Errorf("%v, fast %v: %+v, %v, want %s", c.domain, fast, k, err, want)
 			}
 		}
 	}

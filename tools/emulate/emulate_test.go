@@ -36,7 +36,7 @@ func TestFaults(t *testing.T) {
 		{"wrong parity", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90", "wait(base + AT_FULL, 0)", "wait(base + AT_FULL, 1)", "without a barrier in between"},
 		{"no barrier before an arrival", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90_small", "        warp_barrier();\n", "", "without a barrier in between"},
 		{"no barrier", "rms_norm.cu", "rms_norm_i8__sm90", "        __syncthreads();\n", "", "without a barrier in between"},
-		{"a fence missing", "mul_mat_fast_q2_0.cu", "mul_mat_q2_0_i8__sm90_fast_small", "            for_matrices();\n", "", "without a fence"},
+		{"a fence missing", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90_fast_small", "                for_matrices();\n", "", "without a fence"},
 		{"a group of copies not waited for", "mul_mat_few_q2_0.cu", "mul_mat_q2_0_i8__sm90_few64", "copies_wait<RING - 2>", "copies_wait<RING - 1>", "while a copy to it is under way"},
 		{"sums not waited for", "mul_mat_q2_0.cu", "mul_mat_q2_0_i8__sm90_small", "        wgmma_wait();\n        MULTIPLY", "        MULTIPLY", "a sum is looked at"},
 		{"an arrival missing", "mul_mat_few_q2_0.cu", "mul_mat_q2_0_i8__sm90_few", "            pass_on(PARTS + (part + 1) % PARTS, 256);\n", "", "nothing goes on, 128 threads wait at bar.sync"},

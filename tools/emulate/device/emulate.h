@@ -37,10 +37,10 @@ void emulated_copy_some(unsigned to, const void *from, unsigned bytes, unsigned 
 void emulated_copies_commit(void);
 void emulated_copies_wait(unsigned behind); // for all groups but the last so many
 
-// Products of a warpgroup, see wgmma.cuh: 64 rows of 64 signed bytes or halves in a by n columns
-// at x of shared memory, added to one of two sets of sums if there are to be more.
-void emulated_multiply(int halves, unsigned n, unsigned set, const unsigned *a, unsigned x, int more);
-void emulated_sums_wait(unsigned behind); // for all products but the last so many
+// Products of a warpgroup, see wgmma.cuh: 64 rows of 64 signed bytes in a by n columns at x
+// of shared memory, to one of two sets of sums.
+void emulated_multiply(unsigned n, unsigned set, const unsigned *a, unsigned x);
+void emulated_sums_wait(void);
 float emulated_sum(unsigned set, unsigned i);
 
 // The kernel, by the addresses of its parameters.

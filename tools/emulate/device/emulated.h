@@ -80,9 +80,6 @@ DEVICE void copies_wait() {
     emulated_copies_wait(0);
 }
 DEVICE u32x4 read_once(const void *p) { return *(const u32x4 *)p; }
-DEVICE u32x4 read_quad(const void *p) { return *(const u32x4 *)p; }
-DEVICE u32x2 read_pair(const void *p) { return *(const u32x2 *)p; }
-DEVICE u32 read_half(const void *p) { return *(const unsigned short *)p; }
 DEVICE u32 read(const void *p) { return *(const u32 *)p; }
 DEVICE void prefetch(const void *from, u32 bytes) { emulated_prefetch(from, bytes); }
 DEVICE u32x4 shared_quad(u32 at) { return *(u32x4 *)emulated_pointer(at); }
@@ -104,23 +101,15 @@ DEVICE u32 half_of(float x) {
     float magic = __builtin_bit_cast(float, exponent + (13u << 23)); // whose last bit is that of the half
     return sign | (((exponent - 0x38800000u) >> 13) + bits_of(__builtin_fabsf(x) + magic) - bits_of(magic));
 }
-DEVICE u32 add_halves(u32 a, u32 b) { return half_of(low_half(a) + low_half(b)) | half_of(high_half(a) + high_half(b)) << 16; }
-DEVICE u32 mul_halves(u32 a, u32 b) { return half_of(low_half(a) * low_half(b)) | half_of(high_half(a) * high_half(b)) << 16; }
 
 // wgmma.cuh: sums are by the number of their set.
 #define DECLARE_SUMS(c, d, n) enum : u32 { c, d }
 #define DECLARE_WGMMA()
 #define REGS_16(c) c
 #define REGS_32(c) c
-#define REGS_64(c) c
-#define MULTIPLY(N, c, a, x) emulated_multiply(0, N, c, a, x, 0)
+#define MULTIPLY(N, c, a, x) emulated_multiply(N, c, a, x)
 #define SUM_AS_FLOAT(f, c, i) f = emulated_sum(c, i)
-#define DECLARE_HALVES() enum { sum, all = 1 }; int begun
-#define BEGUN(more) begun = (more) != 0
-#define MULTIPLY_HALVES(N, c, a, x, p) emulated_multiply(1, N, c, a, x, p)
-#define FLOAT_SUM(f, i) f = emulated_sum(sum, i)
-DEVICE void wgmma_wait() { emulated_sums_wait(0); }
-DEVICE void wgmma_wait_but_last() { emulated_sums_wait(1); }
+DEVICE void wgmma_wait() { emulated_sums_wait(); }
 
 // mma.cuh
 DEVICE void multiply(f32x4 &c, u32x4 a, u32 b0, u32 b1) {

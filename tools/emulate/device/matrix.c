@@ -8,94 +8,74 @@ enum { SETS = 2, WIDE = 128, DEEP = 64, ROWS = 16, QUEUE = 8, LOG = 1024 };
 
 // A product of a warp's rows that is under way.
 typedef struct {
-    int halves, more, done;
+    int done;
     u32 n, set, x;
-    float a[DEEP][ROWS];
+    int8_t a[DEEP][ROWS];
 } Product;
 
-// What a warp has begun, first the oldest, and its sums: floats hold those of bytes, too.
+// What a warp has begun, first the oldest, and its sums.
 typedef struct {
     u32 queued;
     Product queue[QUEUE];
     int made[SETS];
-    float sum[SETS][WIDE][ROWS];
+    int sum[SETS][WIDE][ROWS];
 } Warp;
 
 static int used; // any since begin_matrices
 static Warp warps[MAX_WARPS];
-static u32 operands[MAX_WARPS][LANES][2 * ROWS];
+static u32 operands[MAX_WARPS][LANES][ROWS / 2];
 // What a warpgroup's warps have begun: all four have to begin the same.
 static struct { u32 begun[4], what[LOG]; } logs[MAX_WARPS / 4];
 
-static float half_float(u32 h) {
-    u32 exponent = h >> 10 & 31, word = exponent == 31 ? 0x7f800000u | (h & 0x3ff) << 13 : (exponent + 112) << 23 | (h & 0x3ff) << 13;
-    float f;
-    memcpy(&f, &word, sizeof f);
-    f = exponent ? f : (h & 0x3ff) * 0x1p-24f;
-    return h & 0x8000 ? -f : f;
-}
-
-static float element(int halves, const u8 *p) {
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    return halves ? half_float(half) : (int8_t)*p;
-}
-
-// Columns lie one behind the other; of their parts of 16 bytes, number p of row r is at
-// p ^ (r / 2 % 4) where rows are of 64 bytes, at p ^ (r % 8) where they are of 128.
-static u32 swizzled(const Product *p, u32 at) { return at ^ (at >> 7 & (p->halves ? 7 : 3)) << 4; }
-
-static u32 bytes_of(const Product *p) { return p->n * DEEP << p->halves; }
+// Columns lie one behind the other, rows of 64 bytes, of whose parts of 16 number p of row r
+// is at p ^ (r / 2 % 4).
+static u32 swizzled(u32 at) { return at ^ (at >> 7 & 3) << 4; }
 
 static void multiply(Warp *w, Product *p) {
     for (u32 column = 0; column < p->n; column++) {
-        float *sum = w->sum[p->set][column];
-        const u8 *part = NULL;
-        for (u32 row = 0; row < ROWS && !p->more; row++) sum[row] = 0;
+        int *sum = w->sum[p->set][column];
+        const int8_t *part = NULL;
+        for (u32 row = 0; row < ROWS; row++) sum[row] = 0;
         for (u32 k = 0; k < DEEP; k++) {
-            u32 at = column * DEEP + k << p->halves;
-            if (at % 16 == 0) part = emulated_pointer(swizzled(p, p->x + at));
-            float x = element(p->halves, part + at % 16);
-            for (u32 row = 0; row < ROWS; row++) sum[row] += p->a[k][row] * x;
+            if (k % 16 == 0) part = emulated_pointer(swizzled(p->x + column * DEEP + k));
+            for (u32 row = 0; row < ROWS; row++) sum[row] += p->a[k][row] * part[k % 16];
         }
     }
     p->done = w->made[p->set] = 1;
 }
 
-void emulated_multiply(int halves, unsigned n, unsigned set, const unsigned *a, unsigned x, int more) {
+void emulated_multiply(unsigned n, unsigned set, const unsigned *a, unsigned x) {
     u32 number = current / LANES, lane = current % LANES;
     Warp *w = &warps[number];
-    memcpy(operands[number][lane], a, halves ? 64 : 32);
+    memcpy(operands[number][lane], a, sizeof operands[number][lane]);
     if (!warp_meets("wgmma")) return;
-    if (n > WIDE || n % 8 || x % (halves ? 1024 : 512) || w->queued == QUEUE) fault("a product of %u columns at %u of shared memory, behind %u", n, x, w->queued);
-    u32 *at = &logs[number / 4].begun[number % 4], *what = &logs[number / 4].what[*at % LOG], this = x << 10 | n << 2 | set << 1 | more;
+    if (n > WIDE || n % 8 || x % 512 || w->queued == QUEUE) fault("a product of %u columns at %u of shared memory, behind %u", n, x, w->queued);
+    u32 *at = &logs[number / 4].begun[number % 4], *what = &logs[number / 4].what[*at % LOG], this = x << 10 | n << 2 | set << 1;
     if (*what && *what != this) fault("warps of a warpgroup multiply different matrices");
     *what = this;
     logs[number / 4].what[(*at + LOG / 2) % LOG] = 0;
     ++*at;
     used = 1;
     Product *p = &w->queue[w->queued++];
-    *p = (Product){.halves = halves, .more = more, .n = n, .set = set, .x = x};
+    *p = (Product){.n = n, .set = set, .x = x};
     for (u32 row = 0; row < ROWS; row++)
         for (u32 k = 0; k < DEEP; k++) { // of 32 bytes each, two registers of a lane, for two rows
-            u32 at = k << halves;
-            u32 reg = operands[number][row % 8 * 4 + at % 16 / 4][at / 32 * 4 + at % 32 / 16 * 2 + row / 8];
-            p->a[k][row] = element(halves, (u8 *)&reg + at % 4);
+            u32 reg = operands[number][row % 8 * 4 + k % 16 / 4][k / 32 * 4 + k % 32 / 16 * 2 + row / 8];
+            p->a[k][row] = reg >> k % 4 * 8;
         }
-    read_by_matrices(x, bytes_of(p));
+    read_by_matrices(x, n * DEEP);
     if ((w->queued == 1 || p[-1].done) && (launch.order == BACKWARDS_AT_ONCE || launch.order == AT_RANDOM && draw(2))) multiply(w, p);
     warp_go();
 }
 
-void emulated_sums_wait(unsigned behind) {
+void emulated_sums_wait(void) {
     if (!warp_meets("wgmma.wait")) return;
     Warp *w = &warps[current / LANES];
-    u32 ends = w->queued > behind ? w->queued - behind : 0;
-    for (Product *p = w->queue; p < w->queue + ends; p++) {
+    for (Product *p = w->queue; p < w->queue + w->queued; p++) {
         if (!p->done) multiply(w, p);
-        read_by_matrices_ends(p->x, bytes_of(p));
+        read_by_matrices_ends(p->x, p->n * DEEP);
     }
-    memmove(w->queue, w->queue + ends, (w->queued -= ends) * sizeof *w->queue);
+    w->queued = 0;
     warp_go();
 }
 
