@@ -42,6 +42,12 @@ DEVICE u32x4 shared_quad(u32 at) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
     return v;
 }
+// The same here and no later, such as behind a branch that may leave a loop.
+DEVICE u32x4 quad_now(u32 at) {
+    u32x4 v;
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
+    return v;
+}
 DEVICE void store_quad(u32 at, u32x4 v) { asm volatile("st.shared.v4.u32 [%4], {%0, %1, %2, %3};" ::"r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(at) : "memory"); }
 DEVICE void store_quad(u32 at, const float *v) { asm volatile("st.shared.v4.f32 [%4], {%0, %1, %2, %3};" ::"f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(at) : "memory"); }
 DEVICE float shared_half(u32 at) {

@@ -29,6 +29,17 @@ DEVICE u32 of_four(u32 x, u32 i) { // lane i's of the four that the lane is amon
     return r;
 }
 
+DEVICE u32 least_of(u32 x) { // the warp's least
+    u32 r;
+    asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(x));
+    return r;
+}
+DEVICE u32 most_of(u32 x) {
+    u32 r;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(x));
+    return r;
+}
+
 DEVICE void warp_barrier() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 
 DEVICE bool any(bool x) {

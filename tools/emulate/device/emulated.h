@@ -53,6 +53,12 @@ DEVICE u32 shuffle_xor(u32 x, u32 by) { return emulated_lanes("shfl", &x, 1)[thr
 DEVICE u32 first_lane(u32 x) { return emulated_lanes("shfl", &x, 1)[0][0]; }
 DEVICE f32x4 load_once(const f32x4 *p) { return *p; }
 DEVICE u32 of_four(u32 x, u32 i) { return emulated_lanes("shfl", &x, 1)[thread() % 32 / 4 * 4 + i][0]; }
+DEVICE u32 least_of(u32 x) {
+    emulated_words all = emulated_lanes("redux", &x, 1);
+    for (u32 lane = 0; lane < 32; lane++) x = all[lane][0] < x ? all[lane][0] : x;
+    return x;
+}
+DEVICE u32 most_of(u32 x) { return ~least_of(~x); }
 DEVICE void warp_barrier() { emulated_warp_barrier(); }
 DEVICE bool any(bool x) {
     u32 word = x, some = 0;
@@ -83,6 +89,7 @@ DEVICE u32x4 read_once(const void *p) { return *(const u32x4 *)p; }
 DEVICE u32 read(const void *p) { return *(const u32 *)p; }
 DEVICE void prefetch(const void *from, u32 bytes) { emulated_prefetch(from, bytes); }
 DEVICE u32x4 shared_quad(u32 at) { return *(u32x4 *)emulated_pointer(at); }
+DEVICE u32x4 quad_now(u32 at) { return shared_quad(at); }
 DEVICE float shared_half(u32 at) { return half_float(*(unsigned short *)emulated_pointer(at)); }
 DEVICE void store_quad(u32 at, u32x4 v) { *(u32x4 *)emulated_pointer(at) = v; }
 DEVICE void store_quad(u32 at, const float *v) {
