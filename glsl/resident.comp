@@ -36,7 +36,6 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer Qu
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Words { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer WordPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Floats { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Counts { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent volatile buffer Comings { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent volatile buffer ComingPairs { uvec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile buffer ComingQuads { uvec4 v[]; };
@@ -71,7 +70,6 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define SCALES 18u
 #define X 20u
 #define Y 22u
-#define COUNTS 24u
 #define OUT 26u
 
 #define OP_EMBED 0u // always the first step, and only that
@@ -107,7 +105,11 @@ const uint FOURS = HIDDEN / 4u, ROUNDS = (FOURS + LOCAL - 1u) / LOCAL;
 vec4 residual[ROUNDS];
 
 const uint FEW = 4u;             // chunks up to which every workgroup joins them for itself
-const uint PART = HEAD_DIM + 4u; // words of a chunk of a head: values, exponent and sum of weights, two of no use
+
+// Of a chunk of a query head: its values, for each 32 dimensions (a unit) those of all
+// chunks side by side, and behind the values of all units, as often as there are units,
+// its exponent and sum of weights, so that who joins a unit is the only one to read them.
+const uint COLUMNS = 32u;
 
 const uint EMPTY = 0x7fedcba9u; // a NaN that publish never writes, and no index
 const uint PATIENCE = 1u << 21;

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -56,6 +57,37 @@ func TestResidentEqualsDispatches(t *testing.T) {
 	got, err := text(context.Background(), newSession(t, m), prompt, Sampling{}, 8)
 	if err != nil || !slices.Equal(got, expect) {
 		t.Errorf("chose %v, %v, want %v", got, err, expect)
+	}
+}
+
+// Joins of many chunks, of fewer and of more after each other in the same memory.
+func TestResidentDeep(t *testing.T) {
+	plain := device(t, runtime.Options{Disable: []string{"resident"}})
+	forced := device(t, runtime.Options{Force: []string{"resident"}})
+	if !forced.Plan().Has("resident") {
+		t.Skip("the device does not run resident kernels")
+	}
+	depths := []int{450, 300, 330}
+	ids := noise(slices.Max(depths) + 4)
+	context := slices.Max(depths) + 64
+	want, got := openSprig(t, Options{Executor: plain, Context: context}), openSprig(t, Options{Executor: forced, Context: context})
+	for _, depth := range depths {
+		var rows [2][][]float32
+		for i, m := range []*Model{want, got} {
+			s := newSession(t, m)
+			if _, err := s.Eval(t.Context(), ids[:depth], false); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range ids[depth:][:4] {
+				row, err := s.Eval(t.Context(), []int32{id}, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows[i] = append(rows[i], row...)
+			}
+			s.Close()
+		}
+		same(t, fmt.Sprintf("at depth %d", depth), rows[0], rows[1])
 	}
 }
 

@@ -43,7 +43,7 @@ func (p *Program) reside() error {
 	if r.own, err = d.alloc(graph.Scratch, "tape's memory", turnBytes+2*tape.Arena+tape.Own, d.plan.WantsOf(graph.Scratch)); err != nil {
 		return err
 	}
-	words := make([]uint32, (turnBytes+2*tape.Arena)/4)
+	words := make([]uint32, (turnBytes+2*tape.Arena+tape.Own)/4)
 	for i := turnBytes / 4; i < len(words); i++ {
 		words[i] = plan.Empty
 	}

@@ -5554,7 +5554,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "4823578fb54d436b3d837e55367e92d3c10f15f55e9dab2f61c89ad4923293ce",
+		Hash:     "76ba0a52da6a0685cce96d967ea51f709e6b0b29e11bdd757ac9991af8c5d63d",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5576,7 +5576,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "54dec9014b744c25336c0dfa34560ece05832fdc500a201e75d886b7c667153a",
+		Hash:     "3f98bbfe31b29fd5ac70568966fc3ea4f918cfa2e4e34b45dc98b63e2c89bc75",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5598,7 +5598,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "88903d3e63592df2d61a35135e29feed7c2a243dc1d76543e9d488d81a4b6d4d",
+		Hash:     "fb90bf5b08b260d4d1ee0a164ee41d3959977b2f4bf70780df02365d845ce170",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -104,6 +104,9 @@ void prepare_heads(uint head, bool two, bool fresh) {
     barrier();
 }
 
+// Where exponents and sums of weights of chunks lie, behind the values.
+uint sums_at() { return KV_HEADS * QUERIES * HEAD_DIM * word(CHUNKS); }
+
 uint saturates(float x) { return uint(mag(x) >= 0x477ff000u && mag(x) < INF_BITS); }
 
 // Key and value go to the cache, and to shared memory for the workgroup, which need
@@ -132,7 +135,7 @@ uint new_value(uint i) { return floatBitsToUint(room[PACKED + HEAD_DIM / 8u + i 
 void attend_many(uint page, uint head, uint queries, uint c, bool works) {
     uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, weights = crew * CREW_WEIGHTS;
     uint live = min(PAGE, pos + 1u - c * PAGE);
-    float s[QUERIES][2], e[QUERIES];
+    float s[QUERIES][2];
     Quads keys = Quads(address(Y));
     [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
@@ -158,19 +161,20 @@ void attend_many(uint page, uint head, uint queries, uint c, bool works) {
             }
         }
     }
-    [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-        const float none = -uintBitsToFloat(INF_BITS);
-        float a = l < live ? s[g][0] : none, b = l + 32u < live ? s[g][1] : none;
-        e[g] = tidy(roundEven(crew_max(b > a ? b : a)));
-        [[unroll]] for (uint i = 0u; i < 2u; i++) {
-            uint j = l + 32u * i;
-            if (works) room[weights + (g * PAGE + j) / 4u][j % 4u] = j < live ? round13(exp2_(sub(s[g][i], e[g]))) : 0.0;
-        }
+    const float none = -uintBitsToFloat(INF_BITS);
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < 2u; i++)
+        room[weights + g * (PAGE / 4u) + 8u * i + l / 4u][l % 4u] = l + 32u * i < live ? s[g][i] : none;
+    float mine = 0.0; // the exponent of query l
+    [[dont_unroll]] for (uint g = 0u; g < QUERIES; g++) {
+        uint to = weights + g * (PAGE / 4u) + l / 4u;
+        float a = room[to][l % 4u], b = room[to + 8u][l % 4u], e = tidy(roundEven(crew_max(b > a ? b : a)));
+        mine = l == g ? e : mine;
+        room[to][l % 4u] = l < live ? round13(exp2_(sub(a, e))) : 0.0;
+        room[to + 8u][l % 4u] = l + 32u < live ? round13(exp2_(sub(b, e))) : 0.0;
     }
     crew_sync();
     if (works) {
-        Words y = Words(address(OUT));
-        uint head_at = (head * QUERIES * word(CHUNKS) + c) * PART;
+        uint unit = head * QUERIES * EACH * word(CHUNKS) + c;
         WordPairs values = WordPairs(address(Y));
         uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 7u) / 8u;
         float o[QUERIES][EACH];
@@ -203,14 +207,15 @@ void attend_many(uint page, uint head, uint queries, uint c, bool works) {
                 }
             }
         }
-        [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-            uint to = head_at + g * word(CHUNKS) * PART;
-            [[unroll]] for (uint i = 0u; i < EACH; i++) y.v[to + l * EACH + i] = publish(tidy(o[g][i]));
-            if (l == g) {
-                y.v[to + HEAD_DIM] = publish(e[g]);
-                y.v[to + HEAD_DIM + 1u] = publish(tidy(sum));
-            }
+        Quads quads = Quads(address(OUT));
+        WordPairs pairs = WordPairs(address(OUT));
+        [[unroll]] for (uint g = 0u; g < QUERIES; g++) { // four dimensions of a unit each
+            uvec4 four;
+            [[unroll]] for (uint i = 0u; i < EACH; i++) four[i] = publish(tidy(o[g][i]));
+            quads.v[(unit + (g * EACH + l / 8u) * word(CHUNKS)) * 8u + l % 8u] = four;
         }
+        if (l < QUERIES) [[unroll]] for (uint i = 0u; i < EACH; i++)
+            pairs.v[sums_at() / 2u + unit + (l * EACH + i) * word(CHUNKS)] = uvec2(publish(mine), publish(tidy(sum)));
     }
     crew_sync();
 }
@@ -271,7 +276,7 @@ void attend_few(uint head, uint c) {
         barrier();
         if (i < QUERIES * PAGE) {
             room[WEIGHTS + i / 4u][i % 4u] = j < live ? round13(exp2_(sub(s, e))) : 0.0;
-            if (j == 0u) Words(address(OUT)).v[((head * QUERIES + g) * word(CHUNKS) + c) * PART + HEAD_DIM] = publish(e);
+            if (j < EACH) Words(address(OUT)).v[sums_at() + 2u * (((head * QUERIES + g) * EACH + j) * word(CHUNKS) + c)] = publish(e);
         }
     }
     barrier();
@@ -279,7 +284,7 @@ void attend_few(uint head, uint c) {
     Words y = Words(address(OUT));
     const uint PAIRS = HEAD_DIM / 2u, VALUES = QUERIES * PAIRS;
     for (uint i = lane; i < VALUES + 32u * QUERIES; i += LOCAL) {
-        uint g = i < VALUES ? i / PAIRS : (i - VALUES) / 32u, pair = i % PAIRS, to = ((head * QUERIES + g) * word(CHUNKS) + c) * PART;
+        uint g = i < VALUES ? i / PAIRS : (i - VALUES) / 32u, pair = i % PAIRS, unit = (head * QUERIES + g) * EACH + (i < VALUES ? pair / 16u : i % 32u);
         vec2 o = vec2(0.0);
         float sum = 0.0;
         [[dont_unroll]] for (uint k = 0u; k < live; k += 8u) [[unroll]] for (uint f = 0u; f < 2u; f++) {
@@ -290,9 +295,10 @@ void attend_few(uint head, uint c) {
             } else sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
         }
         if (i < VALUES) {
-            y.v[to + 2u * pair] = publish(tidy(o.x));
-            y.v[to + 2u * pair + 1u] = publish(tidy(o.y));
-        } else if (i % 32u == VALUES % 32u) y.v[to + HEAD_DIM + 1u] = publish(tidy(sum));
+            uint to = (unit * word(CHUNKS) + c) * COLUMNS + 2u * pair % COLUMNS;
+            y.v[to] = publish(tidy(o.x));
+            y.v[to + 1u] = publish(tidy(o.y));
+        } else if (i % 32u < EACH) y.v[sums_at() + 2u * (unit * word(CHUNKS) + c) + 1u] = publish(tidy(sum));
     }
     barrier();
 }
@@ -317,21 +323,6 @@ void place(uint table) {
     chunk_page = batch[pages + (few ? min(me, last) : min(begin_chunk + gl_LocalInvocationIndex / 32u, end_chunk - 1u) % (last + 1u))];
 }
 
-// Tells that a workgroup has done so many chunks of a head, and of the next; the join
-// waits for all.
-void count_chunks(uint head, uint chunks, uint more) {
-    if (word(CHUNKS) > FEW) { // fewer lie in the arena, and their words are waited for
-        memoryBarrierBuffer();
-        barrier();
-        if (gl_LocalInvocationIndex == 0u) {
-            Counts counts = Counts(address(COUNTS));
-            atomicAdd(counts.v[head], chunks);
-            if (more > 0u) atomicAdd(counts.v[head + 1u], more);
-        }
-    }
-    barrier();
-}
-
 void attention_few() {
     uint last = pos / PAGE;
     bool fresh = last % mates == me;
@@ -349,7 +340,7 @@ void attention_few() {
             put_keys();
             barrier();
         }
-        count_chunks(head, (last - me) / mates + 1u, 0u);
+        barrier();
     }
 }
 
@@ -374,7 +365,7 @@ void attention_many() {
             page = next_page;
             ask_keys(keys, key_word(page, own, l, 0u) / 4u);
         }
-        count_chunks(head, min(to, border) - from, max(to, border) - border);
+        barrier();
     }
 }
 
@@ -383,115 +374,127 @@ void attention() {
     else attention_many();
 }
 
-// Many chunks joined to a row. A workgroup takes 32 dimensions of a head at a time.
-// The exponents' running maximum gives all factors at once, the parts are scaled on
-// their way to shared memory, and what is left to do in order is an exact product and
-// a sum for each chunk: by 32 invocations for the values, by one more for the weights.
-// In room the chunks of a column lie side by side: 32 columns of values and one of the
-// weights, then the factors of the sum so far and those of the parts.
-const uint COLUMNS = 32u, BATCH = LOCAL < 136u ? LOCAL : 136u, FOURS_OF_BATCH = BATCH / 4u; // chunks at once
-const uint STRIDE = FOURS_OF_BATCH | 1u; // of columns, in vec4; odd, so that 8 lie in different banks
-const uint BEFORE = (COLUMNS + 1u) * STRIDE, FACTORS = BEFORE + FOURS_OF_BATCH;
-const uint PARTS = (FOURS_OF_BATCH * COLUMNS + LOCAL - 1u) / LOCAL; // vec4 of values of an invocation
+// Many chunks joined to a row. A workgroup takes a unit at a time, and nobody else reads
+// what the unit's chunks gave, so words are waited for, and empty again for the next
+// layer. All but two crews bring chunks to room: records of 32 values, the sum of
+// weights and the exponent. The first crew adds values in order, the second weights.
+const uint RECORD = COLUMNS / 4u + 1u; // vec4
+const uint QUADS_EACH = 5u, STRIDE = LOCAL / 8u - 8u; // chunks from one to the next of an invocation that brings them
+const uint SPAN = QUADS_EACH * STRIDE, BATCH = min(SPAN, 144u); // chunks under way, and in room
+const uint FACTORS = (BATCH + 15u) / 16u * 16u * RECORD, FOURS_OF_FACTORS = (BATCH + 15u) / 16u * 4u; // of each of the two crews
+const uint CREW_EACH = (BATCH + 31u) / 32u;
 
-// The maximum of e of the invocations up to each, to part.
-void running_max(float e) {
-    uint i = gl_LocalInvocationIndex;
-#ifdef SHUFFLE
-    const uint TOPS = 192u;
-    [[unroll]] for (uint h = 1u; h < 32u; h *= 2u) {
-        float other = subgroupShuffleUp(e, h);
-        e = i % 32u >= h && other > e ? other : e;
+// Chunks in order, as runtime/ref/attention.go has it: sum = tidy(sum * factor + part * factor).
+float in_order(float sum, float top, bool first, uint column, uint count) {
+    [[dont_unroll]] for (uint c = 0u; c < count; c++) {
+        float e = room[c * RECORD + RECORD - 1u].y, part = room[c * RECORD + column / 4u][column % 4u], m = first || e > top ? e : top;
+        sum = first ? part : tidy(mac(mul(part, pow2(sub(e, m))), sum, pow2(sub(top, m))));
+        top = m;
+        first = false;
     }
-    if (i < BATCH && i % 32u == 31u) part[TOPS + i / 32u] = e;
-    barrier();
-    for (uint w = 0u; w < min(i, BATCH) / 32u; w++) e = part[TOPS + w] > e ? part[TOPS + w] : e;
-    if (i < BATCH) part[i] = e;
-#else
-    for (uint h = 1u; h < BATCH; h *= 2u) {
-        barrier();
-        if (i < BATCH) part[i] = e;
-        barrier();
-        if (i >= h && i < BATCH) e = part[i - h] > e ? part[i - h] : e;
-    }
-    barrier();
-    if (i < BATCH) part[i] = e;
-#endif
-    barrier();
-}
-
-// Chunks in order: sum = tidy(sum * factor + part), those of a column of room.
-float in_order(float sum, uint column, uint count) {
-    float first = sum;
-    uint low = INF_BITS;
-    vec4 v[2], z[2], v_next[2], z_next[2];
-    [[unroll]] for (uint i = 0u; i < 2u; i++) {
-        v_next[i] = room[column * STRIDE + i];
-        z_next[i] = room[BEFORE + i];
-    }
-    [[dont_unroll]] for (uint c = 0u; c < count; c += 8u) {
-        v = v_next;
-        z = z_next;
-        [[unroll]] for (uint i = 0u; i < 2u; i++) {
-            uint next = min(c / 4u + 2u + i, FOURS_OF_BATCH - 1u);
-            v_next[i] = room[column * STRIDE + next];
-            z_next[i] = room[BEFORE + next];
-        }
-        [[unroll]] for (uint i = 0u; i < 8u; i++) {
-            sum = mac(v[i / 4u][i % 4u], sum, z[i / 4u][i % 4u]);
-            low = min(low, mag(sum));
-        }
-    }
-    if (low >= 0x21800000u) return sum; // tidy changed nothing
-    sum = first;
-    [[dont_unroll]] for (uint c = 0u; c < count; c++) sum = tidy(mac(room[column * STRIDE + c / 4u][c % 4u], sum, room[BEFORE + c / 4u][c % 4u]));
     return sum;
 }
 
+struct Eight {
+    float v[8];
+    vec4 z[2];
+};
+Eight eight_chunks(uint c, uint column, uint factors) {
+    Eight r;
+    [[unroll]] for (uint i = 0u; i < 8u; i++) r.v[i] = room[(c + i) * RECORD + column / 4u][column % 4u];
+    [[unroll]] for (uint i = 0u; i < 2u; i++) r.z[i] = room[factors + c / 4u + i];
+    return r;
+}
+void add_eight(Eight r, inout float s, inout uint low) {
+    [[unroll]] for (uint i = 0u; i < 8u; i++) {
+        s = mac(s, r.v[i], r.z[i / 4u][i % 4u]);
+        low = min(low, mag(s));
+    }
+}
+
+// The same with the exponents' maximum known, and all parts and sums as multiples of its
+// power: an exact product and a sum for each chunk. It does not hold where parts are too
+// far below the maximum, whose factors are no numbers then, or where tidy changes a sum.
+float in_order_of(float sum, float before, float top, float e[CREW_EACH], bool first, uint column, uint count) {
+    const float odd = uintBitsToFloat(0x7fc00000u);
+    uint crew = gl_LocalInvocationIndex / 32u, l = gl_LocalInvocationIndex % 32u, factors = FACTORS + min(crew, 1u) * FOURS_OF_FACTORS;
+    [[unroll]] for (uint i = 0u; i < CREW_EACH; i++) {
+        uint c = l + 32u * i;
+        float d = sub(e[i], top);
+        if (crew < 2u && c < FOURS_OF_FACTORS * 4u) room[factors + c / 4u][c % 4u] = c >= count ? 0.0 : d >= -60.0 ? pow2(d) : odd;
+    }
+    crew_sync();
+    if (crew > 1u) return 0.0;
+    float d = sub(before, top), s = first ? 0.0 : d >= -60.0 ? mul(sum, pow2(d)) : odd;
+    uint low = INF_BITS;
+    Eight a = eight_chunks(0u, column, factors);
+    [[dont_unroll]] for (uint c = 0u; c < count; c += 16u) {
+        Eight b = eight_chunks(c + 8u, column, factors);
+        add_eight(a, s, low);
+        a = eight_chunks(min(c + 16u, BATCH - 8u), column, factors);
+        add_eight(b, s, low);
+    }
+    return low >= 0x21800000u && s == s ? s : in_order(sum, before, first, column, count);
+}
+
 void join_chunks() {
-    uint lane = gl_LocalInvocationIndex, last = pos / PAGE;
-    Floats x = Floats(address(X));
-    Words y = Words(address(OUT));
+    uint lane = gl_LocalInvocationIndex, last = pos / PAGE, l = lane % 32u, column = min(lane, COLUMNS);
+    bool brings = lane >= 64u;
+    ComingQuads x = ComingQuads(address(X));
+    ComingPairs sums = ComingPairs(address(X));
     for (uint unit = gl_WorkGroupID.x; unit < KV_HEADS * QUERIES * EACH; unit += gl_NumWorkGroups.x) {
-        if (lane == 0u) {
-            Comings counts = Comings(address(COUNTS));
-            for (uint tries = 0u; counts.v[unit / EACH / QUERIES] != EMPTY + last + 1u && patient(tries); tries++) {}
-            memoryBarrierBuffer();
-        }
-        barrier();
-        uint at = unit / EACH * word(CHUNKS) * PART, column = unit % EACH * COLUMNS + lane % COLUMNS;
-        float sum = 0.0, top = -uintBitsToFloat(INF_BITS);
-        [[dont_unroll]] for (uint from = 0u; from <= last; from += BATCH) {
-            vec4 parts[PARTS]; // of four chunks each, beyond the last that again
-            [[unroll]] for (uint i = 0u; i < PARTS; i++) [[unroll]] for (uint k = 0u; k < 4u; k++)
-                parts[i][k] = x.v[at + min(from + (i * LOCAL + lane) / COLUMNS * 4u + k, last) * PART + column];
-            uint mine = at + min(from + lane, last) * PART + HEAD_DIM;
-            float e = x.v[mine], l = x.v[mine + 1u];
-            running_max(top > e ? top : e);
-            if (lane < BATCH) {
-                bool live = from + lane <= last;
-                float m = part[lane], before = lane == 0u ? top : part[lane - 1u], b = pow2(sub(e, m));
-                room[COLUMNS * STRIDE + lane / 4u][lane % 4u] = live ? mul(l, b) : 0.0;
-                room[BEFORE + lane / 4u][lane % 4u] = !live ? 1.0 : from + lane == 0u ? 0.0 : pow2(sub(before, m));
-                room[FACTORS + lane / 4u][lane % 4u] = b;
+        float sum = 0.0, top = 0.0;
+        [[dont_unroll]] for (uint from = 0u; from <= last; from += SPAN) {
+            uint first = (lane - 64u) / 8u, at[QUADS_EACH]; // chunks beyond the last are that again, and do not count
+            uvec4 v[QUADS_EACH];
+            uvec2 el[QUADS_EACH];
+            [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) {
+                at[i] = unit * word(CHUNKS) + min(from + first + i * STRIDE, last);
+                v[i] = uvec4(0u);
+                el[i] = uvec2(0u);
             }
-            top = part[BATCH - 1u];
-            barrier();
-            [[unroll]] for (uint i = 0u; i < PARTS; i++) {
-                uint four = (i * LOCAL + lane) / COLUMNS;
-                if (four < FOURS_OF_BATCH) {
-                    vec4 b = room[FACTORS + four], v;
-                    [[unroll]] for (uint k = 0u; k < 4u; k++) v[k] = from + four * 4u + k <= last ? mul(parts[i][k], b[k]) : 0.0;
-                    room[lane % COLUMNS * STRIDE + four] = v;
+            bool again = brings;
+            for (uint tries = 0u; again && patient(tries); tries++) {
+                again = false;
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) el[i] = sums.v[sums_at() / 2u + at[i]];
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) again = again || missing(el[i].xyxy);
+            }
+            again = brings;
+            for (uint tries = 0u; again && patient(tries); tries++) {
+                again = false;
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) v[i] = x.v[at[i] * 8u + lane % 8u];
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) again = again || missing(v[i]);
+            }
+            [[dont_unroll]] for (uint begin = from; begin <= last && begin < from + SPAN; begin += BATCH) {
+                uint count = min(min(last + 1u, from + SPAN) - begin, BATCH);
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) {
+                    uint c = from + first + i * STRIDE - begin;
+                    if (brings && c < BATCH) {
+                        room[c * RECORD + lane % 8u] = uintBitsToFloat(v[i]);
+                        if (lane % 8u == 0u) room[c * RECORD + 8u].xy = uintBitsToFloat(el[i]).yx;
+                    }
                 }
+                barrier();
+                if (brings && begin == from) {
+                    [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) {
+                        x.v[at[i] * 8u + lane % 8u] = uvec4(EMPTY);
+                        if (lane % 8u == 0u) sums.v[sums_at() / 2u + at[i]] = uvec2(EMPTY);
+                    }
+                    memoryBarrierBuffer(); // before the row tells that there may be others
+                }
+                float e[CREW_EACH], before = top, most = begin == 0u ? -uintBitsToFloat(INF_BITS) : top;
+                [[unroll]] for (uint i = 0u; i < CREW_EACH; i++) {
+                    e[i] = room[min(l + 32u * i, count - 1u) * RECORD + 8u].y;
+                    most = e[i] > most ? e[i] : most;
+                }
+                top = crew_max(most);
+                sum = in_order_of(sum, before, top, e, begin == 0u, column, count);
+                barrier();
             }
-            barrier();
-            if (lane <= COLUMNS) sum = in_order(sum, lane, min(last + 1u - from, BATCH));
-            barrier();
         }
         if (lane == COLUMNS) part[0] = recip(sum);
         barrier();
-        if (lane < COLUMNS) y.v[unit * COLUMNS + lane] = publish(tidy(mul(sum, part[0])));
+        if (lane < COLUMNS) Words(address(OUT)).v[unit * COLUMNS + lane] = publish(tidy(mul(sum, part[0])));
         barrier();
     }
 }

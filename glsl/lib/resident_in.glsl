@@ -86,7 +86,7 @@ float norm_factor() {
 
 // A quad of a few chunks of attention, joined: runtime/ref/attention.go
 vec4 joined(uint quad) {
-    uint last = pos / PAGE, at = quad / (HEAD_DIM / 4u) * word(CHUNKS) * (PART / 4u), d = quad % (HEAD_DIM / 4u);
+    uint last = pos / PAGE, at = quad / (COLUMNS / 4u) * word(CHUNKS), quads = KV_HEADS * QUERIES * (HEAD_DIM / 4u) * word(CHUNKS);
     ComingQuads x = ComingQuads(address(X));
     ComingPairs sums = ComingPairs(address(X));
     uvec4 v[FEW];
@@ -98,8 +98,8 @@ vec4 joined(uint quad) {
     bool again = true;
     for (uint tries = 0u; again && patient(tries); tries++) {
         [[unroll]] for (uint c = 0u; c < FEW; c++) {
-            if (missing(v[c])) v[c] = x.v[at + c * (PART / 4u) + d];
-            if (missing(l[c].xyxy)) l[c] = sums.v[2u * (at + c * (PART / 4u) + HEAD_DIM / 4u)];
+            if (missing(v[c])) v[c] = x.v[(at + c) * (COLUMNS / 4u) + quad % (COLUMNS / 4u)];
+            if (missing(l[c].xyxy)) l[c] = sums.v[2u * quads + at + c];
         }
         again = false;
         [[unroll]] for (uint c = 0u; c < FEW; c++) again = again || missing(v[c]) || missing(l[c].xyxy);

@@ -14,7 +14,7 @@ import (
 type Tape struct {
 	From, To          int
 	Steps             []Step
-	Own               uint64       // bytes of the tape's own memory outside of arenas
+	Own               uint64       // bytes of the tape's own memory outside of arenas, which steps leave empty as they found it
 	Arena             uint64       // bytes of one of the two arenas, for what passes from step to step
 	Consts            *graph.Value // bound beside the tape
 	Batch             *graph.Value
@@ -101,7 +101,7 @@ const (
 	refScales
 	refX
 	refY
-	refCounts
+	_
 	refOut
 )
 
@@ -128,11 +128,13 @@ const (
 )
 
 // fewChunks is the bound on attention chunks up to which every workgroup joins them
-// for itself; more are joined in a step of their own. partWords are the words of a
-// chunk of a head beside its values.
+// for itself; more are joined in a step of their own. unitDims are the dimensions of a
+// head that are joined as one, partWords the words of a chunk of a unit: the values, its
+// exponent and its sum of weights.
 const (
 	fewChunks = 4
-	partWords = 4
+	unitDims  = 32
+	partWords = unitDims + 2
 )
 
 // TapeOf finds the part of a graph that the resident kernel can run, nil if there is
@@ -278,7 +280,7 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 	r.want(r.Heads == heads || r.Heads == [3]uint32{})
 	r.Heads = heads
 	chunks := part.Push[0]
-	words := heads[1] * heads[2] * chunks * (heads[0] + partWords)
+	words := heads[1] * heads[2] * chunks * heads[0] / unitDims * partWords
 	r.Positions, r.Tables = rope.Push[2], rope.Push[3]
 	s := Step{}
 	s.Words[stepOp], s.Words[stepChunks] = opAttention, chunks
@@ -295,10 +297,10 @@ func (r *tapeReader) attention(qkv *graph.Value) input {
 	if r.parts.In == Nowhere {
 		r.parts, r.Own = Ref{In: InOwn}, uint64(words)*4
 	}
-	s.Refs[refOut], s.Refs[refCounts] = r.parts, r.passes(heads[1])
+	s.Refs[refOut] = r.parts
 	joined := Step{}
 	joined.Words[stepOp], joined.Words[stepChunks] = opJoin, chunks
-	joined.Refs[refX], joined.Refs[refCounts], joined.Refs[refOut] = r.parts, s.Refs[refCounts], r.passes(heads[0]*heads[1]*heads[2])
+	joined.Refs[refX], joined.Refs[refOut] = r.parts, r.passes(heads[0]*heads[1]*heads[2])
 	r.Steps = append(r.Steps, s, joined)
 	in.Words[stepIn], in.Refs[refX] = inRow, joined.Refs[refOut]
 	return in
@@ -425,7 +427,9 @@ func (t *Tape) room() uint32 {
 	local := t.Kernel.LocalSize[0]
 	blocks := (t.Blocks + 7) &^ 7
 	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
-	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention) + 127) &^ 127
+	batch := (min(5*(local/8-8), 144) + 15) &^ 15 // of chunks that are joined
+	join := batch*(unitDims/4+1) + batch/2
+	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention, join) + 127) &^ 127
 }
 
 func (p *Plan) fits(t *Tape) bool {
