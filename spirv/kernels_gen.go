@@ -5554,7 +5554,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "76ba0a52da6a0685cce96d967ea51f709e6b0b29e11bdd757ac9991af8c5d63d",
+		Hash:     "c037a240560c33ed76d77d511f17491b9532fb0fa2d677889e2a6fd76c5d12f3",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5576,7 +5576,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "3f98bbfe31b29fd5ac70568966fc3ea4f918cfa2e4e34b45dc98b63e2c89bc75",
+		Hash:     "9ea718d649af2e453571c2a3bfefb4152549db1733a8317629a97cfff1334612",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5598,7 +5598,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "fb90bf5b08b260d4d1ee0a164ee41d3959977b2f4bf70780df02365d845ce170",
+		Hash:     "cd8893a5bd580e45504762e53524b381c7080a8345c3fbd6f5a8f1f1cd6338c8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

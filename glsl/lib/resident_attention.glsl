@@ -51,11 +51,15 @@ float crew_tree(float v) {
 }
 #endif
 
-// Keys that are under way: 4 eighths of each of two positions.
-uvec4 keys_next[8];
+// What is under way: 4 eighths of the keys of each of two positions, or the values of 16
+// or 8 positions, two by two.
+const uint AHEAD = QUERIES > 2u ? 8u : 16u;
+uvec4 under_way[8];
 
-void ask_keys(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
-
+void ask_keys(Quads keys, uint at) { [[unroll]] for (uint i = 0u; i < 8u; i++) under_way[i] = keys.v[at + i / 2u * PAGE + 32u * (i % 2u)]; }
+void ask_values(WordPairs values, uint at) {
+    [[unroll]] for (uint i = 0u; i < AHEAD / 2u; i++) under_way[i] = uvec4(values.v[at + 2u * i * (HEAD_DIM / 4u)], values.v[at + (2u * i + 1u) * (HEAD_DIM / 4u)]);
+}
 
 // The heads of a kv head, or of two, one for each crew: queries to room, and, for the
 // last chunk of the first, the new key and value. Invocation l of a crew has the
@@ -137,19 +141,22 @@ void attend_many(uint page, uint head, uint queries, uint c, bool works) {
     uint live = min(PAGE, pos + 1u - c * PAGE);
     float s[QUERIES][2];
     Quads keys = Quads(address(Y));
+    WordPairs values = WordPairs(address(Y));
+    uint values_at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u;
     [[unroll]] for (uint g = 0u; g < QUERIES; g++) s[g][0] = s[g][1] = 0.0;
     if (works) {
         uint at = key_word(page, head, l, 0u) / 4u;
         uvec4 k[8];
         uint fresh = pos / PAGE == c ? pos % PAGE : PAGE; // the position whose key is new
         [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) {
-            k = keys_next;
+            k = under_way;
             if (l == fresh % 32u && fresh < PAGE) [[unroll]] for (uint d = 0u; d < 4u; d++) {
                 if (fresh < 32u) k[2u * d] = new_key(d0 + d);
                 else k[2u * d + 1u] = new_key(d0 + d);
             }
-            at += d0 + 4u < EIGHTS ? 4u * PAGE : 0u;
-            ask_keys(keys, at);
+            at += 4u * PAGE;
+            if (d0 + 4u < EIGHTS) ask_keys(keys, at);
+            else ask_values(values, values_at);
             [[unroll]] for (uint d = 0u; d < 4u; d++) [[unroll]] for (uint h = 0u; h < 2u; h++) {
                 vec4 key[2];
                 [[unroll]] for (uint i = 0u; i < 2u; i++) key[i] = vec4(f32_of(k[2u * d + i][2u * h]), f32_of(k[2u * d + i][2u * h + 1u]));
@@ -175,34 +182,35 @@ void attend_many(uint page, uint head, uint queries, uint c, bool works) {
     crew_sync();
     if (works) {
         uint unit = head * QUERIES * EACH * word(CHUNKS) + c;
-        WordPairs values = WordPairs(address(Y));
-        uint at = (word(V_BASE) + value_word(page, head, 0u, l * EACH)) / 2u, full = (live + 7u) / 8u;
         float o[QUERIES][EACH];
         [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < EACH; i++) o[g][i] = 0.0;
         float sum = 0.0;
-        uvec2 v[8][WORDS / 2u], next[8][WORDS / 2u];
-        [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) // weights beyond are +0
-            next[n][i] = values.v[at + min(n, live - 1u) * (HEAD_DIM / 4u) + i];
-        [[dont_unroll]] for (uint k = 0u; k < full; k++) {
-            v = next;
-            if (pos / PAGE == c && k + 1u == full) // the last position's value is new
-                [[unroll]] for (uint n = 0u; n < 8u; n++) if (8u * k + n >= live - 1u)
-                    [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) v[n][i] = uvec2(new_value(l * WORDS + 2u * i), new_value(l * WORDS + 2u * i + 1u));
-            [[unroll]] for (uint n = 0u; n < 8u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++)
-                next[n][i] = values.v[at + min(8u * k + 8u + n, live - 1u) * (HEAD_DIM / 4u) + i];
-            [[unroll]] for (uint f = 0u; f < 2u; f++) {
+        [[dont_unroll]] for (uint k = 0u; k < live; k += AHEAD) {
+            uvec4 v[8] = under_way;
+            if (pos / PAGE == c && k + AHEAD >= live) // the last position's value is new, those beyond have weights of +0
+                [[unroll]] for (uint n = 0u; n < AHEAD; n++) if (k + n + 1u >= live) {
+                    v[n / 2u][n % 2u * 2u] = new_value(l * WORDS);
+                    v[n / 2u][n % 2u * 2u + 1u] = new_value(l * WORDS + 1u);
+                }
+            values_at += AHEAD * (HEAD_DIM / 4u);
+            if (k + AHEAD < live) ask_values(values, values_at);
+            [[unroll]] for (uint f = 0u; f < AHEAD / 4u; f++) {
                 if (l < QUERIES) { // the sum of weights of a query each
-                    vec4 w = room[weights + l * (PAGE / 4u) + 2u * k + f];
+                    vec4 w = room[weights + l * (PAGE / 4u) + k / 4u + f];
                     sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
                 }
+                vec2 a[4], b[4];
+                [[unroll]] for (uint n = 0u; n < 4u; n++) {
+                    a[n] = f32_of(v[2u * f + n / 2u][n % 2u * 2u]);
+                    b[n] = f32_of(v[2u * f + n / 2u][n % 2u * 2u + 1u]);
+                }
                 [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
-                    vec4 w = room[weights + g * (PAGE / 4u) + 2u * k + f];
-                    [[unroll]] for (uint n = 0u; n < 4u; n++) [[unroll]] for (uint i = 0u; i < WORDS / 2u; i++) {
-                        vec2 a = f32_of(v[4u * f + n][i].x), b = f32_of(v[4u * f + n][i].y); // exact products
-                        o[g][4u * i] = mac(o[g][4u * i], w[n], a.x);
-                        o[g][4u * i + 1u] = mac(o[g][4u * i + 1u], w[n], a.y);
-                        o[g][4u * i + 2u] = mac(o[g][4u * i + 2u], w[n], b.x);
-                        o[g][4u * i + 3u] = mac(o[g][4u * i + 3u], w[n], b.y);
+                    vec4 w = room[weights + g * (PAGE / 4u) + k / 4u + f];
+                    [[unroll]] for (uint n = 0u; n < 4u; n++) { // exact products
+                        o[g][0] = mac(o[g][0], w[n], a[n].x);
+                        o[g][1] = mac(o[g][1], w[n], a[n].y);
+                        o[g][2] = mac(o[g][2], w[n], b[n].x);
+                        o[g][3] = mac(o[g][3], w[n], b[n].y);
                     }
                 }
             }
@@ -351,7 +359,7 @@ void attention_many() {
         // The chunks of a head, and those but the last of the next one.
         uint head = from / chunks, border = (head + 1u) * chunks;
         to = min(end_chunk, border + chunks - 1u);
-        [[unroll]] for (uint i = 0u; i < 8u; i++) keys_next[i] = uvec4(0u); // so that registers hold nothing until here
+        [[unroll]] for (uint i = 0u; i < 8u; i++) under_way[i] = uvec4(0u); // so that registers hold nothing until here
         uint at = min(from + crew, to - 1u), own = head + uint(at >= border), page = chunk_page;
         if (from > begin_chunk) page = batch[pages + at % chunks];
         ask_keys(keys, key_word(page, own, l, 0u) / 4u);
@@ -363,7 +371,7 @@ void attention_many() {
             at = next;
             own = head + uint(at >= border);
             page = next_page;
-            ask_keys(keys, key_word(page, own, l, 0u) / 4u);
+            if (first + CREWS < to) ask_keys(keys, key_word(page, own, l, 0u) / 4u);
         }
         barrier();
     }
