@@ -46,17 +46,19 @@ KERNEL(LOCAL) kernel(const float *q, const u32x4 *cache, const u32 *batch, float
     u32 heads = s.kv_heads * s.share, per_head = (p.n * s.share + ROWS - 1) / ROWS, at = group_y() * heads + group_x();
     if (at >= per_head * s.kv_heads) return;
     u32 head = at % s.kv_heads, row0 = (per_head - 1 - at / s.kv_heads) * ROWS, rows = min(p.n * s.share - row0, ROWS);
-    // This thread brings a quad of 32 dimensions of two rows, mine and one half a tile behind.
-    const float *queries = q + head * s.share * DIM + thread() % 8 * 4;
-    u32 mine = thread() / 8, slot = thread() % 2 * ROWS + mine % 4 * TY + mine / 4;
-    auto bring = [&](u32 e, u32 to) { // dimensions from 8 e on
+    // This thread brings one of eight dimensions of two rows, mine and one half a tile behind.
+    u32 mine = thread() / 8, slot = (thread() % 8 * (ROWS / 4) + (mine / 4 ^ thread() % 4)) * 16 + mine % 4 * 4;
+    const float *queries[2];
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 row = mine + ROWS / 2 * i, r = row0 + (row < rows ? row : 0);
-            copy16(to + (slot + ROWS / 2 * i) * 16, queries + (u64)(r / s.share) * p.q_stride + r % s.share * DIM + e * 8);
-        }
+    for (u32 i = 0; i < 2; i++) {
+        u32 row = mine + ROWS / 2 * i, r = row0 + (row < rows ? row : 0);
+        queries[i] = q + (u64)(r / s.share) * p.q_stride + (head * s.share + r % s.share) * DIM + thread() % 8;
+    }
+    auto bring = [&](u32 e, const f32x4 *to) { // dimensions from 8 e on
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) copy4(shared_address(to) + slot + ROWS / 2 * 4 * i, queries[i] + e * 8);
     };
-    if (thread() % 8 < 2) bring(0, shared_address(first_query));
+    bring(0, first_query);
     copies_commit();
     if (thread() < ROWS) {
         u32 row = thread(), token = (row0 + (row < rows ? row : 0)) / s.share;
@@ -114,15 +116,17 @@ KERNEL(LOCAL) kernel(const float *q, const u32x4 *cache, const u32 *batch, float
             u32 begin = (c0 + side) * PAGE + part * POSITIONS; // where this warp's positions start
             __syncthreads(); // what sides exchanged is used up
 #pragma unroll
-            for (u32 e = 1; e < EIGHTS; e += 4) {
-                if (e < 13 || thread() % 8 < 6) bring(e, shared_address(weight[0] + (e - 1 + thread() % 8 / 2) * (2 * ROWS)));
-                if (e == 1) copies_commit();
-            }
+            for (u32 e = 1; e < 5; e++) bring(e, weight[0] + (e - 1) * (2 * ROWS));
             copies_commit();
-            auto come = [&](u32 e) { // queries of dimensions 8..39, or all behind
-                if (e == 1) copies_wait<1>();
-                else copies_wait<0>();
+            auto come = [&](u32 e) { // queries behind dimensions 8 e.. have; more follow
+                copies_wait<0>();
                 __syncthreads();
+                if (e >= 12) return;
+                const f32x4 *to = weight[0] + (e + 4) * (2 * ROWS);
+#pragma unroll
+                for (u32 n = 0; n < 3; n++) bring(e + 5 + n, to + n * (2 * ROWS));
+                if (e < 8) bring(e + 8, to + 3 * (2 * ROWS));
+                copies_commit();
             };
             float a[8][8]; // scores of the rows of both quads, at positions part * POSITIONS + 4 tx + i of either chunk
 #pragma unroll
@@ -141,20 +145,24 @@ KERNEL(LOCAL) kernel(const float *q, const u32x4 *cache, const u32 *batch, float
             };
             auto score = [&](auto count) {
                 const u32 N = decltype(count)::n;
-                const f32x4 *mine = first_query + side * (ROWS / 2) + ty, *others = first_query + (side ^ 1) * (ROWS / 2) + ty;
-                f32x4 v[8], key[N / 4];
+                f32x4 v[2], key[N / 4];
+                auto load = [&](u32 d, const f32x4 *queries, const f32x4 *keys) { // of dimension d of eight
+                    v[0] = loaded(queries + d * (ROWS / 4) + (own ^ d % 4));
+                    v[1] = loaded(queries + d * (ROWS / 4) + (others ^ d % 4));
+#pragma unroll
+                    for (u32 k = 0; k < N / 4; k++) key[k] = loaded(keys + d % 4 * FOURS + k * TX + tx);
+                };
 #pragma unroll
                 for (u32 n = 0; n < STREAMS; n++) {
                     put(0, n, key0[n].x, key0[n].y);
                     rest[n] = u32x2{key0[n].z, key0[n].w};
                 }
                 warp_barrier();
-#pragma unroll
-                for (u32 r = 0; r < 8; r++) v[r] = loaded((r < 4 ? mine : others) + r % 4 * TY);
-#pragma unroll
-                for (u32 k = 0; k < N / 4; k++) key[k] = loaded(my_slab + k * TX + tx);
+                const f32x4 *from = first_query;
+                load(0, from, my_slab);
 #pragma unroll 1
                 for (u32 e = 0; e < EIGHTS; e++) {
+                    const f32x4 *next = e ? from + 2 * ROWS : weight[0];
 #pragma unroll
                     for (u32 h = 0; h < 2; h++) {
 #pragma unroll
@@ -166,46 +174,35 @@ KERNEL(LOCAL) kernel(const float *q, const u32x4 *cache, const u32 *batch, float
                                 rest[n] = u32x2{key1[n].z, key1[n].w};
                                 key1[n] = keys[n][(e + 2 < EIGHTS ? e + 2 : 0) * PAGE];
                             }
-                        f32x4 v_next[8];
 #pragma unroll
                         for (u32 x = 0; x < 4; x++) {
-                            f32x4 now[N / 4];
+                            f32x4 vn[2] = {v[0], v[1]}, kn[N / 4];
 #pragma unroll
-                            for (u32 k = 0; k < N / 4; k++) now[k] = key[k];
-                            if (x == 3) {
-                                if (h == 0) {
-                                    warp_barrier();
-                                } else {
-                                    if (e == 0 || e == 4) come(e + 1);
-                                    else warp_barrier();
-                                    mine = e ? mine + 2 * ROWS : weight[0] + side * (ROWS / 2) + ty;
-                                    others = e ? others + 2 * ROWS : weight[0] + (side ^ 1) * (ROWS / 2) + ty;
-                                }
+                            for (u32 k = 0; k < N / 4; k++) kn[k] = key[k];
+                            if (x < 3) {
+                                load(4 * h + x + 1, from, my_slab + h * SLAB);
+                            } else {
+                                if (h && e % 4 == 0) come(e);
+                                else warp_barrier();
+                                load(h ? 0 : 4, h ? next : from, my_slab + (h ^ 1) * SLAB);
                             }
-#pragma unroll
-                            for (u32 k = 0; k < N / 4; k++) key[k] = loaded(my_slab + (x < 3 ? h : h ^ 1) * SLAB + (x + 1) % 4 * FOURS + k * TX + tx);
-                            if (x == 3)
-#pragma unroll
-                                for (u32 r = 0; r < 8; r++) v_next[r] = loaded((r < 4 ? mine : others) + (h ? 0 : ROWS) + r % 4 * TY);
 #pragma unroll
                             for (u32 r = 0; r < 8; r++)
 #pragma unroll
                                 for (u32 n = 0; n < N; n++) {
                                     const u32 i = r % 2 ? N - 1 - n : n; // back and forth, so that most instructions read two registers
-                                    a[r][i] = mac(a[r][i], v[r][x], now[i / 4][i % 4]);
+                                    a[r][i] = mac(a[r][i], vn[r / 4][r % 4], kn[i / 4][i % 4]);
                                 }
                         }
-#pragma unroll
-                        for (u32 r = 0; r < 8; r++) v[r] = v_next[r];
                     }
+                    from = next;
                 }
             };
             if (begin + 2 * PAGE < last) score(Count<8>());
             else if (begin < last) score(Count<4>());
-            else {
-                come(1);
-                come(5);
-            }
+            else
+#pragma unroll 1
+                for (u32 e = 0; e < EIGHTS; e += 4) come(e);
             u32 page[2] = {pages[0], pages[1]};
             next_pages(c0 + 4);
             // Two chunks, one of each side, after the others.

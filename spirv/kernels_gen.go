@@ -1169,7 +1169,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 64}, {"fill", 1}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "f7a7e4c26f1b7cd7af90ff6f7f3faea5cb3c516d4376988130b9411ca7b335d0",
+		Hash:     "355237ba23e823c10fe5e2845699a91f2818920a830e8468d946a698571f000a",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{256, 1, 1},
@@ -1189,7 +1189,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 32}, {"dim", 128}},
 		Needs:    []string{"sm90"},
 		Class:    "exact",
-		Hash:     "c79353e1cdb197e2b96ede554745c29b2f83009d6fd45db27bffa2ce2ff2f7c5",
+		Hash:     "65dcba5411e30b15b38bd8d15bae594f9cef9c00f20e4360b40c0a1574f69c70",
 		Info: Info{
 			EntryPoint:   "kernel",
 			LocalSize:    [3]uint32{128, 1, 1},
