@@ -153,13 +153,17 @@ func (g Grid) First() uint32 { return g.Groups[0] * g.Groups[2] }
 func (p *Plan) Fold() uint32 { return min(p.Limits.Groups[0], MaxFold) }
 
 // Grid cuts a domain by a kernel's tile. The key places=N is of kernels whose workgroups
-// take tiles in turn: not more than N run.
+// take tiles in turn: not more run than the device has multiprocessors, or than N if it
+// does not tell.
 func (p *Plan) Grid(k *spirv.Kernel, domain [2]uint32) (Grid, error) {
 	x, y, fold := ceil(domain[0], k.Tile.Get("x", 1)), ceil(domain[1], k.Tile.Get("y", 1)), p.Fold()
 	if k.IsPTX() {
 		fold = MaxFold // which all cards that take PTX allow
 	}
 	if places := k.Tile.Get("places", 0); places > 0 {
+		if p.Processors > 0 {
+			places = p.Processors
+		}
 		x, y = uint32(min(uint64(x)*uint64(y), uint64(places))), 1
 	}
 	g := Grid{Groups: [3]uint32{x, y, 1}}

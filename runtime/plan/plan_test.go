@@ -316,6 +316,19 @@ func TestGrid(t *testing.T) {
 	if _, err := p.Grid(ptx, [2]uint32{1, 65536}); !errors.Is(err, graph.ErrUnsupported) {
 		t.Errorf("too many groups of PTX on y: %v", err)
 	}
+	ptx.Tile = spirv.Tile{{Key: "x", Value: 128}, {Key: "y", Value: 128}, {Key: "places", Value: 132}}
+	for _, processors := range []uint32{0, 114} {
+		p.Processors = processors
+		most := map[uint32]uint32{0: 132, 114: 114}[processors]
+		for _, c := range []struct {
+			domain [2]uint32
+			groups uint32
+		}{{[2]uint32{1, 1}, 1}, {[2]uint32{3 * 128, 129}, 6}, {[2]uint32{24576, 512}, most}, {[2]uint32{0xffffffff, 0xffffffff}, most}} {
+			if g, err := p.Grid(ptx, c.domain); err != nil || g != (Grid{Groups: [3]uint32{c.groups, 1, 1}}) {
+				t.Errorf("workgroups that take tiles of %v in turn on %d multiprocessors have the grid %+v, %v", c.domain, processors, g, err)
+			}
+		}
+	}
 	if _, err := made(t, cpu(), Config{}).Grid(k, [2]uint32{1, 4*65535 + 1}); !errors.Is(err, graph.ErrUnsupported) {
 		t.Errorf("too many groups on y: %v", err)
 	}
