@@ -92,7 +92,11 @@ func (b *bench) timeOps(ctx context.Context, m *opened, tests []benchResult) err
 		for _, o := range list {
 			total += o.ns
 		}
-		fmt.Fprintf(b.out, "%s: %d tokens in one run of %.3f ms; %.3f ms in kernels, timed one after the other\n", t.test(), step.tokens, step.ms, total/1e6)
+		which := ""
+		if step.tokens < t.Prompt {
+			which = "the first "
+		}
+		fmt.Fprintf(b.out, "%s: %s%d tokens in one run of %.3f ms; %.3f ms in kernels, timed one after the other\n", t.test(), which, step.tokens, step.ms, total/1e6)
 		w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "ms\t%\tGB/s\tnodes\t  kernel")
 		for _, o := range list {

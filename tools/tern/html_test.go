@@ -54,4 +54,8 @@ func TestRoofline(t *testing.T) {
 	if err := xml.Unmarshal(picture, &struct{}{}); err != nil {
 		t.Error(err)
 	}
+	c = prepare(t, "", "bench", "--ops", "-p", "9", "--chunk", "8", "-n", "0", "-r", "1", "--peak", "20").exits(t, 0)
+	if !bytes.Contains(c.out.Bytes(), []byte("pp9: the first 8 tokens in one run")) {
+		t.Errorf("of a prompt in two pieces it says %s", c.out.Bytes())
+	}
 }
