@@ -78,7 +78,8 @@ void main() {
         for (; end < count && table[end] == pages; end++) last = max(last, pos[end]);
         uvec4 live; // positions of a token
         [[unroll]] for (uint t = 0u; t < MINE; t++) live[t] = mine + t >= first && mine + t < end ? pos[mine + t] + 1u : 0u;
-        uvec2 bounds = uvec2(min(min(live.x, live.y), min(live.z, live.w)), max(max(live.x, live.y), max(live.z, live.w)));
+        uvec4 sees = mix(live, uvec4(0xffffffffu), equal(live, uvec4(0u))); // what tokens of other runs get is not used
+        uvec2 bounds = uvec2(min(min(sees.x, sees.y), min(sees.z, sees.w)), max(max(live.x, live.y), max(live.z, live.w)));
         Join join[2];
         vec4 o[2][ROUNDS][2];
         for (uint c0 = 0u; c0 * PAGE <= last; c0 += 2u) {
@@ -136,9 +137,9 @@ void main() {
             }
             meet();
             // Values of dimensions 8 (lx + 16 k) .. + 7, and the sum of the weights of a token:
-            // up to some position all four tokens see, then one by one, as a value that is no
-            // number must not reach tokens that do not see it.
-            uint seen = bounds.y > from ? min(bounds.y - from, positions_) : 0u;
+            // of positions that all four tokens see, then of the few others one by one, as a
+            // value that is no number must not reach tokens that do not see it.
+            uint seen = bounds.y > from ? min(bounds.y - from, positions_) : 0u, by_all = min(bounds.x > from ? bounds.x - from : 0u, seen) / 4u * 4u;
             vec4 p[ROUNDS][MINE][2];
             float l = 0.0;
             [[unroll]] for (uint k = 0u; k < ROUNDS; k++) {
@@ -150,7 +151,7 @@ void main() {
                     [[unroll]] for (uint j = 0u; j < 4u; j++) next[j] = cache[at + min(j, last_) * EIGHTS];
                 }
 #endif
-                [[dont_unroll]] for (uint j0 = 0u; j0 < seen; j0 += 4u) {
+                [[dont_unroll]] for (uint j0 = 0u; j0 < by_all; j0 += 4u) {
                     vec4 v[4][2];
                     [[unroll]] for (uint j = 0u; j < 4u; j++) {
 #ifdef QUANTIZED
@@ -161,17 +162,24 @@ void main() {
                         next[j] = cache[at + min(j0 + 4u + j, last_) * EIGHTS];
 #endif
                     }
-                    bool all_see = from + j0 + 4u <= bounds.x;
                     [[unroll]] for (uint j = 0u; j < 4u; j++) {
                         uint row = at_weight + (j0 + j) * 2u;
                         vec4 w = weight[row];
                         if (k == 0u) l = add(l, weight[row][lx % 4u]);
-                        if (all_see) {
-                            [[unroll]] for (uint t = 0u; t < MINE; t++) add_value(p[k][t], w[t], v[j]);
-                        } else {
-                            [[unroll]] for (uint t = 0u; t < MINE; t++) if (from + j0 + j < live[t]) add_value(p[k][t], w[t], v[j]);
-                        }
+                        [[unroll]] for (uint t = 0u; t < MINE; t++) add_value(p[k][t], w[t], v[j]);
                     }
+                }
+                [[dont_unroll]] for (uint j = by_all; j < seen; j++) {
+                    vec4 v[2], w = weight[at_weight + j * 2u];
+#ifdef QUANTIZED
+                    eight_of(value_at(v_base, page, head, j, eight), eight, VALUE_BITS, v[0], v[1]);
+#else
+                    uvec4 u = cache[at + j * EIGHTS];
+                    v[0] = four_of(u.x, u.y);
+                    v[1] = four_of(u.z, u.w);
+#endif
+                    if (k == 0u) l = add(l, weight[at_weight + j * 2u][lx % 4u]);
+                    [[unroll]] for (uint t = 0u; t < MINE; t++) if (from + j < live[t]) add_value(p[k][t], w[t], v);
                 }
             }
             if (lx < MINE) {

@@ -1210,7 +1210,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"sg32", "shared32k"},
 		Class:    "exact",
-		Hash:     "443e47a66c7288f9ae63d6ef0b8bc77ef0b2391d0d2f389e58cbf3cefd7eb84c",
+		Hash:     "de146224554e143b9f16b43b1b8dac2e26826b82989094098a025dfa4a8a74d0",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1231,7 +1231,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
-		Hash:     "0dcda064e1b259c8256e198a2840b7fd8a84c4a9d5bbd89be87679a89aa73f18",
+		Hash:     "505e46aee0a9b285f4cbf7fb45dc74c372085c48fdf5a39a79c5ed757c4bfcf8",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -1519,7 +1519,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"y", 16}, {"gpu", 1}},
 		Needs:    []string{"shared32k", "local512"},
 		Class:    "exact",
-		Hash:     "1608d78506476b0183051ebbd5abc5a273e064871bd92cb5f5fae537508cac62",
+		Hash:     "6969fa23e76adaf3dd92e51f4f5bb6d42552dfa83291257a3f6b3e3ac5ea0998",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
