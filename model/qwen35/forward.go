@@ -15,13 +15,12 @@ func (m *Model) Forward(b *op.Builder, mem *family.Memory) op.Rows {
 		of, short := b, m.Short(b, i, x, &y)
 		normed := func(b *op.Builder) op.Acts { return b.Norm("attn_norm", x, y, l.attnNorm, m.Eps) } // [n, hidden]
 		var mixed op.Rows                                                                             // [n, hidden]
-		switch {
-		case m.HasState(i):
+		if m.HasState(i) {
 			mixed = m.delta(b, l, normed, mem.States[i])
 			if short && b.Layout.Out > 0 {
 				mixed = b.Outputs("ssm_out_outputs", mixed)
 			}
-		default:
+		} else {
 			mixed = m.attention(b, l, normed, mem.Caches[i], short)
 		}
 		if short {
