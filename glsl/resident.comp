@@ -19,6 +19,7 @@ layout(local_size_x = LOCAL) in;
 layout(constant_id = 3) const uint MAX_NB = 4u; // blocks of the longest product
 layout(constant_id = 4) const uint ROOM = 256u; // shared memory for other things, in vec4
 layout(constant_id = 5) const uint HIDDEN = 256u;
+layout(constant_id = 7) const uint FULL = 0u; // not 0: the last slices of all products have all blocks
 
 #define STEP_WORDS 32u
 layout(binding = 0) readonly buffer Tape { uint tape[]; };
@@ -62,10 +63,10 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define SLICES 8u // of a row of the product
 #define UNITS 9u  // of a workgroup; the first MORE have one more
 #define MORE 10u
-#define MOST 11u        // units whose terms are in shared memory at once
-#define PER 12u         // 2^20 over the halves of slices of a unit
-#define STEP_UNITS 14u  // from a half, or a slice's end, to the invocation's next: units
-#define STEP_HALVES 15u // and halves
+#define MOST 11u        // units whose sums are in shared memory at once
+#define PER 12u         // 2^20 over the slices of a unit
+#define STEP_UNITS 14u  // from a slice to the team's next: units
+#define STEP_SLICES 15u // and slices
 #define CODES 16u
 #define SCALES 18u
 #define X 20u
@@ -83,7 +84,6 @@ layout(buffer_reference, std430, buffer_reference_align = 16) coherent volatile 
 #define IN_ROW 2u
 #define ADDS 1u  // x += y before the norm
 #define SILU 2u  // rows of gates, then as many of ups; the output is silu(gate) * up
-#define WHOLE 8u // invocations take whole slices
 #define CHECK 4u // the status tells if a sum is not finite
 
 shared uint two_steps[2u * STEP_WORDS];

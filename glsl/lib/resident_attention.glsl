@@ -61,16 +61,16 @@ void ask_values(WordPairs values, uint at) {
     [[unroll]] for (uint i = 0u; i < AHEAD / 2u; i++) under_way[i] = uvec4(values.v[at + 2u * i * (HEAD_DIM / 4u)], values.v[at + (2u * i + 1u) * (HEAD_DIM / 4u)]);
 }
 
-// The heads of a kv head, or of two, one for each crew: queries to room, and, for the
-// last chunk of the first, the new key and value. Invocation l of a crew has the
-// elements l + 32 i.
-void prepare_heads(uint head, bool two, bool fresh) {
+// The heads of a kv head, or of two, one for each crew: n queries, from the given one on,
+// to room, and, for the last chunk of the first, the new key and value. Invocation l of a
+// crew has the elements l + 32 i.
+void prepare_heads(uint head, uint query, uint n, bool fresh) {
     const uint BOTH = 2u * QUERIES;
     uint l = gl_LocalInvocationIndex % 32u, crew = gl_LocalInvocationIndex / 32u, heads = KV_HEADS * QUERIES;
     Comings x = Comings(address(X));
     for (uint first = 0u; first < BOTH + 2u; first += CREWS) {
         uint slot = first + crew;
-        bool is_q = slot < BOTH, is_v = slot == BOTH + 1u, live = is_q ? two || slot < QUERIES : fresh && slot < BOTH + 2u;
+        bool is_q = slot < BOTH, is_v = slot == BOTH + 1u, live = is_q ? slot - query < n : fresh && slot < BOTH + 2u;
         uint at = (is_q ? head * QUERIES + slot : heads + (is_v ? KV_HEADS : 0u) + head) * HEAD_DIM;
         uint norm = is_q ? word(WEIGHT) : word(K_NORM), angles = word(ROPE) + pos * HEAD_DIM;
         float v[EACH], weight[EACH], c[EACH / 2u], s[EACH / 2u], squares[EACH];
@@ -113,9 +113,9 @@ uint sums_at() { return KV_HEADS * QUERIES * HEAD_DIM * word(CHUNKS); }
 
 uint saturates(float x) { return uint(mag(x) >= 0x477ff000u && mag(x) < INF_BITS); }
 
-// Key and value go to the cache, and to shared memory for the workgroup, which need
+// Key and value go to the cache, from one of the workgroups that have them, and to shared memory for the workgroup, which need
 // not wait for the cache then.
-void store_new(uint page, uint head) {
+void store_new(uint page, uint head, bool cached) {
     Words cache = Words(address(Y));
     uint full = 0u;
     for (uint i = gl_LocalInvocationIndex; i < HEAD_DIM; i += LOCAL) { // words of the key, then of the value
@@ -123,10 +123,10 @@ void store_new(uint page, uint head) {
         vec2 two = i % 2u == 0u ? four.xy : four.zw;
         uint w = f16_rte(two.x) | (f16_rte(two.y) << 16), d = 2u * i % HEAD_DIM;
         room[PACKED + i / 4u][i % 4u] = uintBitsToFloat(w);
-        cache.v[2u * i < HEAD_DIM ? key_word(page, head, pos, d) : word(V_BASE) + value_word(page, head, pos, d)] = w;
+        if (cached) cache.v[2u * i < HEAD_DIM ? key_word(page, head, pos, d) : word(V_BASE) + value_word(page, head, pos, d)] = w;
         full += saturates(two.x) + saturates(two.y);
     }
-    if (full != 0u) atomicAdd(batch[1], full);
+    if (cached && full != 0u) atomicAdd(batch[1], full);
     barrier();
 }
 
@@ -254,17 +254,18 @@ void put_values(uint live, bool fresh) {
     }
 }
 
-// One chunk, by the workgroup: its keys are in room, the values go there.
-void attend_few(uint head, uint c) {
+// One chunk, by the workgroup, with n queries from the given one on: its keys are in
+// room, the values go there.
+void attend_few(uint head, uint c, uint query, uint n) {
     uint lane = gl_LocalInvocationIndex, live = min(PAGE, pos + 1u - c * PAGE);
     bool fresh = pos / PAGE == c;
     if (fresh && lane < EIGHTS) room[lane * PAGE + live - 1u] = room[PACKED + lane];
     barrier();
     // Scores: an invocation each.
-    for (uint first = 0u; first < QUERIES * PAGE; first += LOCAL) {
+    for (uint first = query * PAGE; first < (query + n) * PAGE; first += LOCAL) {
         uint i = first + lane, j = i % PAGE, g = min(i / PAGE, QUERIES - 1u);
         float s = 0.0;
-        if (i < QUERIES * PAGE) {
+        if (i < (query + n) * PAGE) {
             [[dont_unroll]] for (uint d0 = 0u; d0 < EIGHTS; d0 += 4u) [[unroll]] for (uint d = d0; d < d0 + 4u; d++) {
                 uvec4 k = floatBitsToUint(room[d * PAGE + j]);
                 vec4 a = room[HEADS + g * (HEAD_DIM / 4u) + 2u * d], b = room[HEADS + g * (HEAD_DIM / 4u) + 2u * d + 1u];
@@ -277,71 +278,83 @@ void attend_few(uint head, uint c) {
     }
     barrier();
     put_values(live, fresh);
-    for (uint first = 0u; first < QUERIES * PAGE; first += LOCAL) {
+    for (uint first = query * PAGE; first < (query + n) * PAGE; first += LOCAL) {
         uint i = first + lane, j = i % PAGE, g = min(i / PAGE, QUERIES - 1u);
         float s = room[WEIGHTS + min(i, QUERIES * PAGE - 1u) / 4u][i % 4u], other = room[WEIGHTS + (g * PAGE + (j ^ 32u)) / 4u][j % 4u];
         float e = tidy(roundEven(crew_max(other > s ? other : s)));
         barrier();
-        if (i < QUERIES * PAGE) {
+        if (i < (query + n) * PAGE) {
             room[WEIGHTS + i / 4u][i % 4u] = j < live ? round13(exp2_(sub(s, e))) : 0.0;
             if (j < EACH) Words(address(OUT)).v[sums_at() + 2u * (((head * QUERIES + g) * EACH + j) * word(CHUNKS) + c)] = publish(e);
         }
     }
     barrier();
     // Values: two dimensions each; and the sums of weights, which others add meanwhile.
-    Words y = Words(address(OUT));
-    const uint PAIRS = HEAD_DIM / 2u, VALUES = QUERIES * PAIRS;
-    for (uint i = lane; i < VALUES + 32u * QUERIES; i += LOCAL) {
-        uint g = i < VALUES ? i / PAIRS : (i - VALUES) / 32u, pair = i % PAIRS, unit = (head * QUERIES + g) * EACH + (i < VALUES ? pair / 16u : i % 32u);
-        vec2 o = vec2(0.0);
-        float sum = 0.0;
-        [[dont_unroll]] for (uint k = 0u; k < live; k += 8u) [[unroll]] for (uint f = 0u; f < 2u; f++) {
-            vec4 w = room[WEIGHTS + g * (PAGE / 4u) + k / 4u + f];
-            if (i < VALUES) {
-                [[unroll]] for (uint n = 0u; n < 4u; n++) // exact products
-                    o = fma(vec2(w[n]), f32_of(floatBitsToUint(room[(k + 4u * f + n) * EIGHTS + pair / 4u][pair % 4u])), o);
-            } else sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
+    const uint PAIRS = HEAD_DIM / 2u;
+    uint values = n * PAIRS;
+    for (uint i = lane; i < values + 32u * n; i += LOCAL) {
+        uint g = query + (i < values ? i / PAIRS : (i - values) / 32u), pair = i % PAIRS, weights = WEIGHTS + g * (PAGE / 4u);
+        uint unit = (head * QUERIES + g) * EACH + (i < values ? pair / 16u : i % 32u);
+        if (i < values) {
+            vec2 o = vec2(0.0);
+            uint at = pair / 4u, e = pair % 4u;
+            [[dont_unroll]] for (uint k = 0u; k < live; k += 16u) {
+                [[unroll]] for (uint f = 0u; f < 4u; f++) {
+                    vec4 w = room[weights + f];
+                    [[unroll]] for (uint m = 0u; m < 4u; m++) // exact products
+                        o = fma(vec2(w[m]), f32_of(floatBitsToUint(room[at + (4u * f + m) * EIGHTS][e])), o);
+                }
+                at += 16u * EIGHTS;
+                weights += 4u;
+            }
+            WordPairs(address(OUT)).v[((unit * word(CHUNKS) + c) * COLUMNS + 2u * pair % COLUMNS) / 2u] = uvec2(publish(tidy(o.x)), publish(tidy(o.y)));
+        } else {
+            float sum = 0.0;
+            [[dont_unroll]] for (uint k = 0u; k < live; k += 8u) [[unroll]] for (uint f = 0u; f < 2u; f++) {
+                vec4 w = room[weights + k / 4u + f];
+                sum = add(add(add(add(sum, w.x), w.y), w.z), w.w);
+            }
+            if (i % 32u < EACH) Words(address(OUT)).v[sums_at() + 2u * (unit * word(CHUNKS) + c) + 1u] = publish(tidy(sum));
         }
-        if (i < VALUES) {
-            uint to = (unit * word(CHUNKS) + c) * COLUMNS + 2u * pair % COLUMNS;
-            y.v[to] = publish(tidy(o.x));
-            y.v[to + 1u] = publish(tidy(o.y));
-        } else if (i % 32u < EACH) y.v[sums_at() + 2u * (unit * word(CHUNKS) + c) + 1u] = publish(tidy(sum));
     }
     barrier();
 }
 
 // The same in all layers: where the page table begins, the page of the last position and
 // that of this invocation's first chunk. Few chunks: how many workgroups serve
-// a head, and which of them this is. Many: this workgroup's, counted through all heads.
+// a head, which of them this is, and by how many a chunk's queries are shared, if there
+// are enough (QUERIES is a power of two). Many: this workgroup's, counted through all heads.
 uint pages, last_page, chunk_page;
 bool few;
-uint mates, me;
+uint mates, me, sharers;
 uint begin_chunk, end_chunk;
 
 void place(uint table) {
     uint groups = gl_NumWorkGroups.x, last = pos / PAGE, all = KV_HEADS * (last + 1u);
     mates = groups < KV_HEADS ? 1u : (groups - gl_WorkGroupID.x % KV_HEADS + KV_HEADS - 1u) / KV_HEADS;
     me = groups < KV_HEADS ? 0u : gl_WorkGroupID.x / KV_HEADS;
+    sharers = QUERIES;
+    while (sharers > 1u && (last + 1u) * sharers > mates) sharers /= 2u;
     few = last < 4u * max(groups / KV_HEADS, 1u);
     begin_chunk = gl_WorkGroupID.x * all / groups;
     end_chunk = (gl_WorkGroupID.x + 1u) * all / groups;
     pages = table;
     last_page = batch[pages + last];
-    chunk_page = batch[pages + (few ? min(me, last) : min(begin_chunk + gl_LocalInvocationIndex / 32u, end_chunk - 1u) % (last + 1u))];
+    chunk_page = batch[pages + (few ? min(me / sharers, last) : min(begin_chunk + gl_LocalInvocationIndex / 32u, end_chunk - 1u) % (last + 1u))];
 }
 
 void attention_few() {
     uint last = pos / PAGE;
-    bool fresh = last % mates == me;
-    for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS && me <= last; head += min(gl_NumWorkGroups.x, KV_HEADS)) {
+    uint first = me / sharers, n = QUERIES / sharers, query = me % sharers * n;
+    bool fresh = last % (mates / sharers) == first;
+    for (uint head = gl_WorkGroupID.x % KV_HEADS; head < KV_HEADS && first <= last; head += min(gl_NumWorkGroups.x, KV_HEADS)) {
         [[unroll]] for (uint i = 0u; i < SHARE_OF_CHUNK; i++) chunk_values[i] = uvec4(0u); // so that registers hold nothing until here
         ask_chunk(chunk_page, head);
         put_keys();
-        prepare_heads(head, false, fresh);
-        if (fresh) store_new(last_page, head);
-        for (uint c = me;;) {
-            attend_few(head, c);
+        prepare_heads(head, query, n, fresh);
+        if (fresh) store_new(last_page, head, query == 0u);
+        for (uint c = first;;) {
+            attend_few(head, c, query, n);
             c += mates;
             if (c > last) break;
             ask_chunk(batch[pages + c], head);
@@ -363,8 +376,8 @@ void attention_many() {
         uint at = min(from + crew, to - 1u), own = head + uint(at >= border), page = chunk_page;
         if (from > begin_chunk) page = batch[pages + at % chunks];
         ask_keys(keys, key_word(page, own, l, 0u) / 4u);
-        prepare_heads(head, to > border, to >= border);
-        if (to >= border) store_new(last_page, head);
+        prepare_heads(head, 0u, to > border ? 2u * QUERIES : QUERIES, to >= border);
+        if (to >= border) store_new(last_page, head, true);
         [[dont_unroll]] for (uint first = from; first < to; first += CREWS) {
             uint next = min(at + CREWS, end_chunk - 1u), next_page = batch[pages + next % chunks];
             attend_many(page, own, HEADS + (own - head) * (QUERIES * HEAD_DIM / 4u), at - own * chunks, first + crew < to);

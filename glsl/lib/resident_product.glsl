@@ -1,21 +1,29 @@
 // A product of one token: runtime/ref/mul_mat_q2_0.go. Rows are taken in units of 16,
-// with SILU of gates and of the ups that belong to them, and 16 invocations (a team)
-// take the same four blocks, half a slice, of 16 rows. Where there are few halves, each
-// is another invocation's, their terms are left in room, and those of slices are added
-// then. Of many, WHOLE says, an invocation takes both halves of a slice and leaves their
-// sum. Blocks that fill up the last slice give +0, which changes no sum.
-const uint UNIT = 16u, TEAMS = LOCAL / UNIT, HALF = SLICE / 2u;
+// with SILU of gates and of the ups that belong to them. A team takes a slice of 16 rows:
+// with subgroups 32 invocations, of which the first 16 hand the sum of their four blocks
+// on to the others, without them 16. Sums of slices are left in room, and added then.
+// Blocks that fill up the last slice have activations of 0 and give 0, which changes no sum.
+#ifdef SHUFFLE
+const uint TEAM = 32u;
+#else
+const uint TEAM = 16u;
+#endif
+const uint UNIT = 16u, TEAMS = LOCAL / TEAM, BLOCKS = SLICE * UNIT / TEAM;
 
 uint first_unit, units; // of this workgroup
 uint rows, nb, fours, slices;
-uint halves, up; // of a unit; which of them is the first of the ups, or none
-bool silus, whole;
-uint step_units, step_halves;
+uint parts; // slices of a unit, those of the ups behind those of the gates
+bool silus;
+uvec2 codes_at, scales_at;
 
-// The half that is loaded next, and what it has.
-uint unit_next, half_next;
-uvec4 codes_next[HALF];
-uvec2 scales_next;
+// What an invocation has of a slice: blocks from b on.
+struct Part {
+    uvec4 codes[BLOCKS];
+    uvec2 scales[BLOCKS / 4u];
+    uint b;
+};
+Part part_next;
+uint unit_next, slice_next; // what is loaded next
 
 // The share of rows of this workgroup.
 void share() {
@@ -25,54 +33,46 @@ void share() {
     rows = word(ROWS);
 }
 
-// Where an invocation begins, and how it goes on.
-void first_half(out uint unit, out uint half_at) {
-    uint at = gl_LocalInvocationIndex / UNIT * (whole ? 2u : 1u);
-    unit = at * word(PER) >> 20;
-    half_at = at - unit * halves;
-}
-void next_half(inout uint unit, inout uint half_at) {
-    bool within = whole && half_at % 2u == 0u;
-    half_at += within ? 1u : step_halves;
-    unit += within ? 0u : step_units;
-    if (half_at >= halves) {
-        half_at -= halves;
-        unit++;
+// Loads the next part and goes on. Where there is none, all read the same word: a branch
+// would have the values wait for, and moved, at its end.
+void load(out Part to) {
+    bool ups = slice_next >= slices;
+    uint lane = gl_LocalInvocationIndex, slice = ups ? slice_next - slices : slice_next, row = (first_unit + unit_next) * UNIT + lane % UNIT;
+    uint b = slice * SLICE + lane % TEAM / UNIT * BLOCKS, end = unit_next < units ? nb : 0u;
+    row += ups ? rows : 0u; // matrices have whole groups of rows
+    uint at = (row / GROUP * nb + b) * GROUP + row % GROUP, four = row / GROUP * fours * GROUP + row % GROUP;
+    WeightQuads codes = WeightQuads(codes_at);
+    WeightPairs scales = WeightPairs(scales_at);
+    to.b = b;
+    [[unroll]] for (uint i = 0u; i < BLOCKS; i++) {
+        bool there = (FULL != 0u ? b : b + i) < end;
+        to.codes[i] = codes.v[(there ? at : 0u) + (FULL != 0u || there ? i * GROUP : 0u)];
     }
-}
-
-// Loads the next half, if there is one.
-void load() {
-    if (unit_next < units) {
-        bool ups = half_next >= up;
-        uint row = (first_unit + unit_next) * UNIT + gl_LocalInvocationIndex % UNIT, b = HALF * (ups ? half_next - up : half_next);
-        row = ups ? min(row + rows, 2u * rows - 1u) : min(row, rows - 1u);
-        uint at = (row / GROUP * nb + b) * GROUP + row % GROUP;
-        WeightQuads codes = WeightQuads(address(CODES));
-        [[unroll]] for (uint i = 0u; i < HALF; i++) if (b + i < nb) codes_next[i] = codes.v[at + i * GROUP];
-        scales_next = WeightPairs(address(SCALES)).v[(row / GROUP * fours + min((b >> SHARE) / 4u, fours - 1u)) * GROUP + row % GROUP];
+    [[unroll]] for (uint i = 0u; i < BLOCKS; i += 4u) to.scales[i / 4u] = scales.v[b < end ? four + min((b + i >> SHARE) / 4u, fours - 1u) * GROUP : 0u];
+    slice_next += word(STEP_SLICES);
+    unit_next += word(STEP_UNITS);
+    if (slice_next >= parts) {
+        slice_next -= parts;
+        unit_next++;
     }
-    next_half(unit_next, half_next);
 }
 
 #include "resident_in.glsl"
 
-// Brings the first half of a product under way.
+// Brings the first part of a product under way.
 void begin() {
     share();
     nb = word(NB);
     slices = word(SLICES);
-    step_units = word(STEP_UNITS);
-    step_halves = word(STEP_HALVES);
     fours = Q2_0_FOURS(nb);
     silus = (word(FLAGS) & SILU) != 0u;
-    whole = (word(FLAGS) & WHOLE) != 0u;
-    halves = 2u * slices << uint(silus);
-    up = silus ? 2u * slices : halves;
-    first_half(unit_next, half_next);
-    [[unroll]] for (uint i = 0u; i < HALF; i++) codes_next[i] = uvec4(0u); // or registers would hold those of the last product until now
-    scales_next = uvec2(0u);
-    load();
+    parts = slices << uint(silus);
+    uint team = gl_LocalInvocationIndex / TEAM;
+    unit_next = team * word(PER) >> 20;
+    slice_next = team - unit_next * parts;
+    codes_at = address(CODES);
+    scales_at = address(SCALES);
+    load(part_next);
 }
 
 // The term of block b of a row.
@@ -87,13 +87,40 @@ float term(uint b, uvec4 codes, float scale) {
     return mul(float(sum - int(ds.y)), mul(scale, uintBitsToFloat(ds.x)));
 }
 
+// The sum of a slice, in the last invocations of a team, goes to a cell of room.
+void multiply(Part p, uint cell, bool live) {
+    float v[BLOCKS], sum = 0.0;
+    [[unroll]] for (uint i = 0u; i < BLOCKS; i++) v[i] = 0.0;
+    if (live) [[unroll]] for (uint i = 0u; i < BLOCKS; i++) { // without a shuffle, which would be of some invocations
+        float scale = q2_0_half(p.scales[SHARE == 0u ? i / 4u : 0u], SHARE == 0u ? i % 4u : ((p.b + i) >> SHARE) % 4u);
+        v[i] = term(p.b + i, p.codes[i], scale);
+    }
+    [[unroll]] for (uint i = 0u; i < BLOCKS; i++) sum = add(sum, v[i]);
+#ifdef SHUFFLE
+    bool last = gl_LocalInvocationIndex % TEAM >= UNIT;
+    float before = subgroupShuffleXor(sum, UNIT);
+    sum = last ? before : 0.0;
+    [[unroll]] for (uint i = 0u; i < BLOCKS; i++) sum = add(sum, v[i]);
+    if (last && live)
+#else
+    if (live)
+#endif
+        room[cell / 4u][cell % 4u] = sum;
+}
+
 // The sum of slices in order, from the one whose sum is in a cell of room.
-float row_sum(uint cell, uint stride) {
+float row_sum(uint cell) {
     float total = 0.0;
-    [[dont_unroll]] for (uint s = 0u; s < slices; s += 4u) {
+    uint at = cell / 4u, e = cell % 4u, s = 0u;
+    [[dont_unroll]] for (; s + 4u <= slices; s += 4u) {
         float v[4];
-        [[unroll]] for (uint i = 0u; i < 4u; i++) v[i] = s + i < slices ? room_float(cell + (s + i) * stride) : 0.0;
+        [[unroll]] for (uint i = 0u; i < 4u; i++) v[i] = room[at + i * (UNIT / 4u)][e];
         [[unroll]] for (uint i = 0u; i < 4u; i++) total = add(total, v[i]);
+        at += UNIT;
+    }
+    [[dont_unroll]] for (; s < slices; s++) {
+        total = add(total, room[at][e]);
+        at += UNIT / 4u;
     }
     return tidy(total);
 }
@@ -102,50 +129,24 @@ void product() {
     begin();
     make_acts();
     barrier();
-    uint lane = gl_LocalInvocationIndex, r = lane % UNIT, team = lane / UNIT, most = word(MOST);
-    uint cells = whole ? UNIT : SLICE * UNIT; // of a slice
+    uint lane = gl_LocalInvocationIndex, most = word(MOST);
     for (uint from = 0u; from < units; from += most) {
-        uint count = min(units - from, most), end = count * (halves / 2u) * cells, unit, at;
-        first_half(unit, at);
-        float sum = 0.0;
-        [[dont_unroll]] for (uint cell = team * (whole ? UNIT : HALF * UNIT) + r; cell < end;) {
-            uvec4 codes[HALF] = codes_next;
-            uvec2 scales = scales_next;
-            load();
-            uint b = HALF * (at >= up ? at - up : at);
-            float v[HALF];
-            [[unroll]] for (uint i = 0u; i < HALF; i++) {
-                float scale = q2_0_half(scales, SHARE == 0u ? i : ((b + i) >> SHARE) % 4u);
-                v[i] = b + i < nb ? term(b + i, codes[i], scale) : 0.0;
-            }
-            if (whole) {
-                [[unroll]] for (uint i = 0u; i < HALF; i++) sum = add(sum, v[i]);
-                if (at % 2u != 0u) {
-                    room[cell / 4u][cell % 4u] = sum;
-                    sum = 0.0;
-                    cell += LOCAL;
-                }
-            } else {
-                [[unroll]] for (uint i = 0u; i < HALF; i++) room[cell / 4u + i * (UNIT / 4u)][cell % 4u] = v[i];
-                cell += HALF * LOCAL;
-            }
-            next_half(unit, at);
+        uint count = min(units - from, most), end = count * parts * UNIT, cell = lane / TEAM * UNIT + lane % UNIT;
+        uint rounds = (count * parts + TEAMS - 1u) / TEAMS; // the same for all teams
+        bool last = from + most >= units; // nothing is loaded with the last part
+        [[dont_unroll]] for (uint i = last ? 1u : 0u; i < rounds; i++) {
+            Part part = part_next;
+            load(part_next);
+            multiply(part, cell, cell < end);
+            cell += TEAMS * UNIT;
         }
+        if (last) multiply(part_next, cell, cell < end);
         barrier();
-        if (!whole) {
-            for (uint i = lane; i < end / SLICE; i += LOCAL) {
-                uint cell = i / UNIT * cells + i % UNIT;
-                float sum = 0.0;
-                [[unroll]] for (uint k = 0u; k < SLICE; k++) sum = add(sum, room_float(cell + k * UNIT));
-                room[cell / 4u][cell % 4u] = sum;
-            }
-            barrier();
-        }
         Words y = Words(address(OUT));
         for (uint i = lane; i < count * UNIT; i += LOCAL) {
-            uint cell = i / UNIT * (halves / 2u) * cells + i % UNIT, row = (first_unit + from) * UNIT + i;
-            float v = row_sum(cell, cells);
-            if (silus) v = mul(silu(v), row_sum(cell + slices * cells, cells));
+            uint first = i / UNIT * parts * UNIT + i % UNIT, row = (first_unit + from) * UNIT + i;
+            float v = row_sum(first);
+            if (silus) v = mul(silu(v), row_sum(first + slices * UNIT));
             if (row < rows) y.v[row] = publish(v);
         }
         if (from + most < units) barrier();

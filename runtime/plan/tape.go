@@ -89,10 +89,10 @@ const (
 	stepSlices = stepVBase // products: of a row
 	stepUnits  = 9         // of 16 rows, of each workgroup
 	stepMore   = 10        // the workgroups that have one more
-	stepMost   = 11        // units whose terms are kept at once
-	stepPer    = 12        // 2^20 over the halves of slices of a unit
-	stepNext   = 14        // from a half, or a slice's end, to the invocation's next: units
-	stepRest   = 15        // and halves
+	stepMost   = 11        // units whose sums are kept at once
+	stepPer    = 12        // 2^20 over the slices of a unit
+	stepNext   = 14        // from a slice to the team's next: units
+	stepRest   = 15        // and slices
 )
 
 // Places of a step's references.
@@ -124,7 +124,6 @@ const (
 	flagAdds = 1 << iota
 	flagSilu
 	flagCheck
-	flagWhole
 )
 
 // fewChunks is the bound on attention chunks up to which every workgroup joins them
@@ -380,15 +379,10 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 			if s.Words[stepFlags]&flagSilu != 0 {
 				slices *= 2
 			}
-			halves, teams, mine := slices*2, local/unitRows, (units+groups-1)/groups
-			next, round, terms := teams, teams, slices*8 // in a unit
-			if mine*slices >= 4*teams {
-				s.Words[stepFlags] |= flagWhole
-				next, round, terms = 2*teams-1, 2*teams, slices
-			}
-			s.Words[stepNext], s.Words[stepRest] = next/halves, next%halves
-			s.Words[stepMost], s.Words[stepPer] = most(t.room()*4/unitRows/terms, mine, halves, round), (1<<20+halves-1)/halves
-			if s.Words[stepMost] == 0 || 2*teams*halves >= 1<<20 {
+			teams, mine := local/t.team(), (units+groups-1)/groups
+			s.Words[stepNext], s.Words[stepRest] = teams/slices, teams%slices
+			s.Words[stepMost], s.Words[stepPer] = most(t.room()*4/unitRows/slices, mine, slices, teams), (1<<20+slices-1)/slices
+			if s.Words[stepMost] == 0 || teams*slices >= 1<<20 {
 				return nil // too much for shared memory, or for the kernel's division
 			}
 		}
@@ -399,15 +393,23 @@ func (p *Plan) Tape(g *graph.Graph) *Tape {
 // unitRows are the rows that workgroups take at once.
 const unitRows = 16
 
+// team is the number of invocations that take a slice of a unit's rows.
+func (t *Tape) team() uint32 {
+	if slices.Contains(t.Kernel.Defines, "SHUFFLE") {
+		return 2 * unitRows
+	}
+	return unitRows
+}
+
 // most is the number of units up to limit of a pass: all that a workgroup has, or as
 // many as make whole rounds, so that what is loaded ahead is what comes next. 0 if
 // there is no such number.
-func most(limit, mine, halves, round uint32) uint32 {
+func most(limit, mine, slices, round uint32) uint32 {
 	if mine <= limit {
 		return max(mine, 1)
 	}
 	for n := limit; n > 0; n-- {
-		if n*halves%round == 0 {
+		if n*slices%round == 0 {
 			return n
 		}
 	}
@@ -418,23 +420,36 @@ func most(limit, mine, halves, round uint32) uint32 {
 // share a kv head.
 func (t *Tape) Contract() string { return fmt.Sprintf("resident_gqa%d", t.Heads[2]) }
 
-// roomUnits are the units of the longest product whose terms shared memory has room for.
-const roomUnits = 2
+// roomUnits are the units of the longest product whose sums of slices shared memory has
+// room for: whole rounds for any number of slices.
+const roomUnits = 16
 
 // room is the shared memory of the resident kernel, besides activations, in vectors of
-// four: for terms of products, a row of hidden width, queries and weights of attention.
+// four: for sums of slices, a row of hidden width, queries and weights of attention.
 func (t *Tape) room() uint32 {
 	local := t.Kernel.LocalSize[0]
-	blocks := (t.Blocks + 7) &^ 7
 	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
 	batch := (min(5*(local/8-8), 144) + 15) &^ 15 // of chunks that are joined
 	join := batch*(unitDims/4+1) + batch/2
-	return (max(local*2, t.Hidden/4, roomUnits*unitRows*blocks/4, attention, join) + 127) &^ 127
+	return (max(local*2, t.Hidden/4, roomUnits*unitRows*t.blocks()/8/4, attention, join) + 127) &^ 127
 }
+
+// full is 1 if all products have whole slices.
+func (t *Tape) full() uint32 {
+	for _, s := range t.Steps {
+		if s.Words[stepOp] == opProduct && s.Words[stepBlocks]%8 != 0 {
+			return 0
+		}
+	}
+	return 1
+}
+
+// blocks are those of the longest product in whole slices.
+func (t *Tape) blocks() uint32 { return (t.Blocks + 7) &^ 7 }
 
 func (p *Plan) fits(t *Tape) bool {
 	room := t.room()
-	shared := t.Blocks*(64+8) + room*16 + (256+2*StepWords)*4
+	shared := t.blocks()*(64+8) + room*16 + (256+2*StepWords)*4
 	if p.Type == CPU { // without subgroups
 		shared += t.Kernel.LocalSize[0] * 16
 	}
@@ -443,5 +458,5 @@ func (p *Plan) fits(t *Tape) bool {
 
 // Spec is the specialisation of the resident kernel for the tape.
 func (t *Tape) Spec() []uint32 {
-	return []uint32{0, t.Heads[1], t.Blocks, t.room(), t.Hidden, t.Share}
+	return []uint32{0, t.Heads[1], t.blocks(), t.room(), t.Hidden, t.Share, t.full()}
 }

@@ -4,15 +4,15 @@ import (
 	"testing"
 )
 
-// The kernel's division by a factor and a shift is exact for the halves of slices that its
-// invocations begin with.
+// The kernel's division by a factor and a shift is exact for the slices that its teams
+// begin with.
 func TestTapeDivision(t *testing.T) {
-	const first = 2 * 32 // a slice for each team
-	for halves := uint32(2); first*halves < 1<<20; halves += 2 {
-		per := (1<<20 + halves - 1) / halves
-		for i := range uint32(first) {
-			if got := i * per >> 20; got != i/halves {
-				t.Fatalf("%d / %d gives %d", i, halves, got)
+	const teams = 32
+	for slices := uint32(1); teams*slices < 1<<20; slices++ {
+		per := (1<<20 + slices - 1) / slices
+		for i := range uint32(teams) {
+			if got := i * per >> 20; got != i/slices {
+				t.Fatalf("%d / %d gives %d", i, slices, got)
 			}
 		}
 	}
@@ -20,10 +20,10 @@ func TestTapeDivision(t *testing.T) {
 
 // A pass has all units of a workgroup, or a number that ends with a round of loads.
 func TestMost(t *testing.T) {
-	for _, c := range []struct{ limit, mine, halves, round, want uint32 }{
+	for _, c := range []struct{ limit, mine, slices, round, want uint32 }{
 		{4, 3, 32, 128, 3}, {4, 9, 32, 128, 4}, {6, 12, 128, 128, 6}, {5, 9, 32, 128, 4}, {3, 9, 32, 128, 0}, {4, 0, 32, 128, 1},
 	} {
-		if got := most(c.limit, c.mine, c.halves, c.round); got != c.want {
+		if got := most(c.limit, c.mine, c.slices, c.round); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
