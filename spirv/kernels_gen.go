@@ -5554,7 +5554,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "601fde6bdb1c86754bee8004c07a0394d01a8bcaba8c75dfb1f61895a213c999",
+		Hash:     "afca23628c54d9d4b7961610435c3570e02a026e2f64f96b05a320ae4462eb04",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},
@@ -5576,7 +5576,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}},
 		Needs:    []string{"resident"},
 		Class:    "exact",
-		Hash:     "5a6aa5e2abf75b9b30d189bd26603742451195f78920b04c027d1f5218e9c1eb",
+		Hash:     "e622a7d5b48d5d729394ae46e03ef93a482ba1a09f260b8ecabdefbf6705796d",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{128, 1, 1},
@@ -5598,7 +5598,7 @@ var Kernels = []*Kernel{
 		Tile:     Tile{{"x", 1}, {"gpu", 1}},
 		Needs:    []string{"resident", "dot", "sg32", "local512", "shared32k"},
 		Class:    "exact",
-		Hash:     "155912b593e382b42a13f87ed423098d8fb2c9e3d2eab710c9023533655fbadb",
+		Hash:     "d4bab5724b59e4ba5dbb102914acc10a761f2c008b340ecf4751f1a4d35e7496",
 		Info: Info{
 			EntryPoint:   "main",
 			LocalSize:    [3]uint32{512, 1, 1},

@@ -23,6 +23,12 @@ float crew_max(float v) {
     }
     return v;
 }
+void crew_maxima(inout float v[QUERIES]) {
+    [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+        float other = subgroupShuffleXor(v[g], h);
+        v[g] = other > v[g] ? other : v[g];
+    }
+}
 // Of 32 values the sum by halves, for all: v[i] += v[i + h], h = 16 .. 1.
 float crew_tree(float v) {
     [[unroll]] for (uint h = 16u; h > 0u; h /= 2u) v = add(v, subgroupShuffleDown(v, h));
@@ -37,6 +43,9 @@ float crew_max(float v) {
     barrier();
     [[unroll]] for (uint i = 0u; i < 32u; i++) v = lanes[(lane & ~31u) + i].x > v ? lanes[(lane & ~31u) + i].x : v;
     return v;
+}
+void crew_maxima(inout float v[QUERIES]) {
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) v[g] = crew_max(v[g]);
 }
 float crew_tree(float v) {
     uint lane = gl_LocalInvocationIndex;
@@ -168,16 +177,22 @@ void attend_many(uint page, uint head, uint queries, uint c, bool works) {
             }
         }
     }
+    // Scores become weights, of all queries side by side and without branches, so that
+    // one fills the waits of others.
     const float none = -uintBitsToFloat(INF_BITS);
-    [[unroll]] for (uint g = 0u; g < QUERIES; g++) [[unroll]] for (uint i = 0u; i < 2u; i++)
-        room[weights + g * (PAGE / 4u) + 8u * i + l / 4u][l % 4u] = l + 32u * i < live ? s[g][i] : none;
-    float mine = 0.0; // the exponent of query l
-    [[dont_unroll]] for (uint g = 0u; g < QUERIES; g++) {
-        uint to = weights + g * (PAGE / 4u) + l / 4u;
-        float a = room[to][l % 4u], b = room[to + 8u][l % 4u], e = tidy(roundEven(crew_max(b > a ? b : a)));
-        mine = l == g ? e : mine;
-        room[to][l % 4u] = l < live ? round13(exp2_(sub(a, e))) : 0.0;
-        room[to + 8u][l % 4u] = l + 32u < live ? round13(exp2_(sub(b, e))) : 0.0;
+    float mine = 0.0, e[QUERIES]; // the exponent of query l
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+        [[unroll]] for (uint i = 0u; i < 2u; i++) s[g][i] = l + 32u * i < live ? s[g][i] : none;
+        e[g] = s[g][1] > s[g][0] ? s[g][1] : s[g][0];
+    }
+    crew_maxima(e);
+    [[unroll]] for (uint g = 0u; g < QUERIES; g++) {
+        e[g] = tidy(roundEven(e[g]));
+        mine = l == g ? e[g] : mine;
+        [[unroll]] for (uint i = 0u; i < 2u; i++) {
+            float w = round13(exp2_(sub(s[g][i], e[g])));
+            room[weights + g * (PAGE / 4u) + 8u * i + l / 4u][l % 4u] = l + 32u * i < live ? w : 0.0;
+        }
     }
     crew_sync();
     if (works) {
@@ -401,8 +416,8 @@ void attention() {
 // weights and the exponent. The first crew adds values in order, the second weights.
 const uint RECORD = COLUMNS / 4u + 1u; // vec4
 const uint QUADS_EACH = 5u, STRIDE = LOCAL / 8u - 8u; // chunks from one to the next of an invocation that brings them
-const uint SPAN = QUADS_EACH * STRIDE, BATCH = min(SPAN, 144u); // chunks under way, and in room
-const uint FACTORS = (BATCH + 15u) / 16u * 16u * RECORD, FOURS_OF_FACTORS = (BATCH + 15u) / 16u * 4u; // of each of the two crews
+const uint SPAN = QUADS_EACH * STRIDE, BATCH = min(SPAN, 160u); // chunks under way, and in room
+const uint FACTORS = (BATCH + 31u) / 32u * 32u * RECORD, FOURS_OF_FACTORS = (BATCH + 31u) / 32u * 8u; // of each of the two crews
 const uint CREW_EACH = (BATCH + 31u) / 32u;
 
 // Chunks in order, as runtime/ref/attention.go has it: sum = tidy(sum * factor + part * factor).
@@ -414,23 +429,6 @@ float in_order(float sum, float top, bool first, uint column, uint count) {
         first = false;
     }
     return sum;
-}
-
-struct Eight {
-    float v[8];
-    vec4 z[2];
-};
-Eight eight_chunks(uint c, uint column, uint factors) {
-    Eight r;
-    [[unroll]] for (uint i = 0u; i < 8u; i++) r.v[i] = room[(c + i) * RECORD + column / 4u][column % 4u];
-    [[unroll]] for (uint i = 0u; i < 2u; i++) r.z[i] = room[factors + c / 4u + i];
-    return r;
-}
-void add_eight(Eight r, inout float s, inout uint low) {
-    [[unroll]] for (uint i = 0u; i < 8u; i++) {
-        s = mac(s, r.v[i], r.z[i / 4u][i % 4u]);
-        low = min(low, mag(s));
-    }
 }
 
 // The same with the exponents' maximum known, and all parts and sums as multiples of its
@@ -448,12 +446,18 @@ float in_order_of(float sum, float before, float top, float e[CREW_EACH], bool f
     if (crew > 1u) return 0.0;
     float d = sub(before, top), s = first ? 0.0 : d >= -60.0 ? mul(sum, pow2(d)) : odd;
     uint low = INF_BITS;
-    Eight a = eight_chunks(0u, column, factors);
-    [[dont_unroll]] for (uint c = 0u; c < count; c += 16u) {
-        Eight b = eight_chunks(c + 8u, column, factors);
-        add_eight(a, s, low);
-        a = eight_chunks(min(c + 16u, BATCH - 8u), column, factors);
-        add_eight(b, s, low);
+    uint at = column / 4u, element = column % 4u;
+    [[dont_unroll]] for (uint c = 0u; c < count; c += 32u) {
+        float part[32];
+        vec4 factor[8];
+        [[unroll]] for (uint i = 0u; i < 32u; i++) part[i] = room[at + i * RECORD][element];
+        [[unroll]] for (uint i = 0u; i < 8u; i++) factor[i] = room[factors + i];
+        [[unroll]] for (uint i = 0u; i < 32u; i++) {
+            s = mac(s, part[i], factor[i / 4u][i % 4u]);
+            low = min(low, mag(s));
+        }
+        at += 32u * RECORD;
+        factors += 8u;
     }
     return low >= 0x21800000u && s == s ? s : in_order(sum, before, first, column, count);
 }
@@ -478,13 +482,8 @@ void join_chunks() {
             for (uint tries = 0u; again && patient(tries); tries++) {
                 again = false;
                 [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) el[i] = sums.v[sums_at() / 2u + at[i]];
-                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) again = again || missing(el[i].xyxy);
-            }
-            again = brings;
-            for (uint tries = 0u; again && patient(tries); tries++) {
-                again = false;
                 [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) v[i] = x.v[at[i] * 8u + lane % 8u];
-                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) again = again || missing(v[i]);
+                [[unroll]] for (uint i = 0u; i < QUADS_EACH; i++) again = again || missing(el[i].xyxy) || missing(v[i]);
             }
             [[dont_unroll]] for (uint begin = from; begin <= last && begin < from + SPAN; begin += BATCH) {
                 uint count = min(min(last + 1u, from + SPAN) - begin, BATCH);

@@ -429,7 +429,7 @@ const roomUnits = 16
 func (t *Tape) room() uint32 {
 	local := t.Kernel.LocalSize[0]
 	attention := max(t.Heads[0]*8, local/32*t.Heads[2]*16) + t.Heads[2]*t.Heads[0]/2 + t.Heads[0]*3/4 + t.Heads[2]*16
-	batch := (min(5*(local/8-8), 144) + 15) &^ 15 // of chunks that are joined
+	batch := (min(5*(local/8-8), 160) + 31) &^ 31 // of chunks that are joined
 	join := batch*(unitDims/4+1) + batch/2
 	return (max(local*2, t.Hidden/4, roomUnits*unitRows*t.blocks()/8/4, attention, join) + 127) &^ 127
 }
